@@ -1,0 +1,28 @@
+//! The message every bus carries, and the contracts it is checked against.
+//!
+//! - [`Envelope`]: who, what, when and why around a payload; one JSON form for every transport.
+//! - [`SchemaRegistry`]: JSON Schemas by `$id`, checked before a message is stored and before it is handled.
+//! - [`canonical`]: RFC 8785 JSON, so that equal content has equal bytes; [`fingerprint`] hashes it.
+//! - [`Clock`] and [`Ids`]: the one door through which time and identifiers come in.
+//!
+//! Nothing here does I/O, and no error message repeats a value from a payload.
+
+pub mod canonical;
+mod door;
+mod envelope;
+mod event_type;
+mod fingerprint;
+pub mod headers;
+mod ids;
+mod parse;
+mod schema;
+mod trace;
+
+pub use door::{Clock, Ids, ManualClock, SeededIds, SystemClock, SystemIds};
+pub use envelope::{Actor, ENVELOPE_SCHEMA_VERSION, Envelope, FIELD_NAMES};
+pub use event_type::EventType;
+pub use fingerprint::{fingerprint, fingerprint_hex};
+pub use ids::{CorrelationId, IdempotencyKey, InvalidId, TenantId};
+pub use parse::EnvelopeError;
+pub use schema::{RegistryError, SchemaError, SchemaRegistry, SchemaRegistryBuilder, Violation};
+pub use trace::TraceContext;
