@@ -44,13 +44,27 @@ pub fn format_number(number: f64) -> Option<String> {
     if number == 0.0 {
         return Some("0".to_owned());
     }
-    // Rust's exponent form has the shortest digits that read back as the same double: "-1.25e-7".
-    let text = format!("{:e}", number.abs());
+    let text = shortest_digits(number.abs());
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let digits = mantissa.replace('.', "");
     let exponent: i32 = exponent.parse().unwrap_or(0);
     let sign = if number < 0.0 { "-" } else { "" };
     Some(format!("{sign}{}", lay_out(&digits, exponent + 1)))
+}
+
+/// The fewest digits that read back as the same double, in the form "1.25e-7".
+fn shortest_digits(number: f64) -> String {
+    let shortest = format!("{number:e}");
+    // Halfway between two candidates ECMAScript takes the even one and Rust may not. Rounding the exact
+    // value to as many digits does, but may leave the range of the double, so it must read back.
+    let mantissa = shortest.split('e').next().unwrap_or_default();
+    let decimals = mantissa.len().saturating_sub("1.".len());
+    let rounded = format!("{number:.decimals$e}");
+    if rounded.parse() == Ok(number) {
+        rounded
+    } else {
+        shortest
+    }
 }
 
 /// Places the point after `point` digits, or writes an exponent where ECMAScript does.
