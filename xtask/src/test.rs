@@ -1,0 +1,69 @@
+//! `cargo xtask test`: every test, against real servers that it brings along.
+
+use std::env;
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+use crate::failure::Failure;
+use crate::services::Lease;
+use crate::workspace::{Workspace, status};
+
+const DATABASE_URL: &str = "ONCEWARD_TEST_DATABASE_URL";
+
+pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
+    let began = Instant::now();
+    let without_services = args.first().is_some_and(|arg| arg == "--no-services");
+    let cargo_args = if without_services { &args[1..] } else { args };
+
+    let mut test = workspace.cargo();
+    test.args(["test", "--workspace"])
+        .args(cargo_args)
+        .env("ONCEWARD_TEST_BIN_DIR", &workspace.bin_dir);
+    let lease = if without_services {
+        println!("no servers, as asked: tests that need one will fail");
+        None
+    } else if env::var_os(DATABASE_URL).is_some_and(|url| !url.is_empty()) {
+        println!("using the server that {DATABASE_URL} names; no private one is started");
+        None
+    } else {
+        let lease = Lease::take(workspace)?;
+        test.envs(lease.variables());
+        Some(lease)
+    };
+
+    let outcome = build_and_test(workspace, &mut test);
+    let released = lease.map_or(Ok(()), Lease::release);
+    let code = outcome?;
+    released?;
+    let verdict = if code == 0 {
+        "every test passed"
+    } else {
+        "the tests FAILED"
+    };
+    println!("{verdict}, after {} s in all", began.elapsed().as_secs());
+    Ok(ExitCode::from(code))
+}
+
+fn build_and_test(workspace: &Workspace, test: &mut Command) -> Result<u8, Failure> {
+    println!("building the binaries that tests run");
+    let mut build = workspace.cargo();
+    build.args([
+        "build",
+        "-p",
+        "onceward-server",
+        "-p",
+        "onceward-example-orders",
+        "--bins",
+    ]);
+    let built = status(&mut build)?;
+    if !built.success() {
+        return Ok(1);
+    }
+    println!("running the tests");
+    let tested = status(test)?;
+    // Ended by a signal: no code to pass on, but a failure all the same.
+    Ok(tested
+        .code()
+        .and_then(|code| u8::try_from(code).ok())
+        .unwrap_or(1))
+}

@@ -1,0 +1,67 @@
+//! `cargo xtask up`: from a fresh clone to a running product.
+
+use std::env;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+use crate::failure::Failure;
+use crate::install;
+use crate::workspace::{Workspace, status};
+
+pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
+    let (release, forwarded) = split(args);
+    // With a database of one's own no programs are needed.
+    if env::var_os("DATABASE_URL").is_none_or(|url| url.is_empty()) {
+        let programs = install::postgres()?;
+        println!(
+            "PostgreSQL {}.{} in {}",
+            programs.version.0,
+            programs.version.1,
+            programs.bin_dir.display()
+        );
+    }
+    println!("building onceward");
+    let mut build = workspace.cargo();
+    build.args(["build", "-p", "onceward-server"]);
+    let profile = if release {
+        build.arg("--release");
+        "release"
+    } else {
+        "debug"
+    };
+    if !status(&mut build)?.success() {
+        return Ok(ExitCode::FAILURE);
+    }
+    let program = workspace.bin_dir.with_file_name(profile).join("onceward");
+    // In place of this process, so that Ctrl-C reaches it alone and the prompt waits until it has stopped in order.
+    let error = Command::new(&program).arg("up").args(forwarded).exec();
+    Err(Failure::Failed(format!(
+        "could not run {}: {error}",
+        program.display()
+    )))
+}
+
+/// Our own option, and what belongs to `onceward up`.
+fn split(args: &[String]) -> (bool, Vec<&String>) {
+    let ours = args.iter().take_while(|arg| *arg != "--");
+    let release = ours.clone().any(|arg| arg == "--release");
+    let count = ours.clone().count();
+    let forwarded = ours
+        .filter(|arg| *arg != "--release")
+        .chain(args.iter().skip(count + 1))
+        .collect();
+    (release, forwarded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_stands_before_the_dashes_is_ours() {
+        let args = ["--data", "x", "--release", "--", "--release", "--help"].map(str::to_owned);
+        let (release, forwarded) = split(&args);
+        assert!(release);
+        assert_eq!(forwarded, ["--data", "x", "--release", "--help"]);
+    }
+}
