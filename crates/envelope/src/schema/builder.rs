@@ -51,6 +51,7 @@ impl SchemaRegistryBuilder {
     }
 
     /// Adds a schema. The same schema may be added again: two services may share a contract.
+    #[expect(clippy::should_implement_trait, reason = "a builder's verb, not a sum")]
     pub fn add(mut self, schema: Value) -> Result<Self, RegistryError> {
         let id = schema
             .get("$id")
