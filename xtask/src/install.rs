@@ -1,7 +1,7 @@
 //! Installing Debian packages, without ever starting a system server by the way.
 
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -29,8 +29,9 @@ pub(crate) fn postgres() -> Result<Programs, Failure> {
         return Err(missing.into());
     };
     let guard = NoMainCluster::set(&admin)?;
-    admin.install(&["postgresql"])?;
+    let installed = admin.install(&["postgresql"]);
     guard.lift()?;
+    installed?;
     Ok(Programs::find()?)
 }
 
@@ -65,7 +66,8 @@ impl Admin {
     fn command(&self, words: &[&str]) -> Command {
         let mut all = self.prefix.iter().chain(words);
         let mut command = Command::new(all.next().copied().unwrap_or("true"));
-        command.args(all).stdin(Stdio::null());
+        // Our stdout may be JSON that a program reads.
+        command.args(all).stdin(Stdio::null()).stdout(io::stderr());
         command
     }
 
@@ -93,7 +95,7 @@ impl Admin {
     }
 
     fn install(&self, packages: &[&str]) -> Result<(), Failure> {
-        println!("installing Debian packages: {}", packages.join(" "));
+        eprintln!("installing Debian packages: {}", packages.join(" "));
         let mut attempt = 1;
         while let Err(failure) = self.apt_get(&["-o", "Acquire::Retries=3", "update"]) {
             if attempt == UPDATE_ATTEMPTS {

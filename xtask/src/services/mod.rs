@@ -62,7 +62,7 @@ impl Services {
         }
     }
 
-    /// Starts what does not run yet. Returns the status of all and whether any was started.
+    /// Starts what does not run yet, and says so on stderr: stdout may be JSON. Returns the status of all and whether any was started.
     fn up(&self) -> Result<(Vec<Status>, bool), Failure> {
         let _lock = self.lock()?;
         let mut started = false;
@@ -74,7 +74,7 @@ impl Services {
             service.install()?;
             let began = Instant::now();
             let running = service.start(&folder)?;
-            println!(
+            eprintln!(
                 "{} started in {:.1} s (pid {})",
                 service.name(),
                 began.elapsed().as_secs_f64(),
@@ -92,7 +92,7 @@ impl Services {
             let folder = self.folder.join(service.name());
             if service.find(&folder)?.is_some() {
                 service.stop(&folder)?;
-                println!("{} stopped", service.name());
+                eprintln!("{} stopped", service.name());
             }
         }
         self.write_state()

@@ -24,7 +24,7 @@ pub(super) fn check(source: &Source) -> Vec<Finding> {
     }
     for file in source
         .rust_files()
-        .filter(|file| !file.is_test() && !file.path.starts_with("xtask/"))
+        .filter(|file| !file.path.starts_with("xtask/"))
     {
         findings.extend(without_page(
             source,
@@ -51,15 +51,17 @@ fn without_page(source: &Source, file: &TextFile, codes: Vec<(usize, String)>) -
         .collect()
 }
 
-/// String literals that follow directly on this code.
+/// String literals outside tests that follow directly on this code.
 fn literals_after(file: &TextFile, code: &str) -> Vec<(usize, String)> {
     let tokens = file.tokens();
+    let tests_from = file.tests_from();
     let pairs = tokens.windows(2).filter(|pair| {
         pair[0].kind == Kind::Code
             && pair[1].kind == Kind::Text
             && pair[0].text.trim_end().ends_with(code)
     });
     pairs
+        .filter(|pair| pair[1].line < tests_from)
         .map(|pair| (pair[1].line, pair[1].text.to_owned()))
         .collect()
 }

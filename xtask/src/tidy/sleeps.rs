@@ -6,13 +6,16 @@ use super::tokens::Kind;
 
 pub(super) fn check(source: &Source) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for file in source.rust_files().filter(|file| file.is_test()) {
+    for file in source.rust_files() {
+        let tests_from = file.tests_from();
         for token in file
             .tokens()
             .iter()
             .filter(|token| token.kind == Kind::Code)
         {
-            let sleeping = token.lines().filter(|(_, line)| line.contains("sleep("));
+            let sleeping = token
+                .lines()
+                .filter(|(number, line)| *number >= tests_from && line.contains("sleep("));
             findings.extend(sleeping.map(|(number, _)| {
                 Finding::new(
                     &file.path,

@@ -35,6 +35,19 @@ impl TextFile {
     pub(super) fn is_test(&self) -> bool {
         self.path.contains("/tests/")
     }
+
+    /// The line from which on everything is a test: the first in an integration test, else where `mod tests` begins,
+    /// which by our habit closes a module.
+    pub(super) fn tests_from(&self) -> usize {
+        if self.is_test() {
+            return 1;
+        }
+        let lines: Vec<&str> = self.text.lines().collect();
+        let begins = lines
+            .windows(2)
+            .position(|pair| pair[0] == "#[cfg(test)]" && pair[1].starts_with("mod tests"));
+        begins.map_or(usize::MAX, |index| index + 1)
+    }
 }
 
 /// All text files of the workspace.

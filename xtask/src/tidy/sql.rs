@@ -16,9 +16,10 @@ pub(super) fn check(source: &Source) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in source.rust_files().filter(|file| !may_have_sql(file)) {
         let tokens = file.tokens();
-        let sql = tokens
-            .iter()
-            .filter(|token| token.kind == Kind::Text && is_sql(token.text));
+        let tests_from = file.tests_from();
+        let sql = tokens.iter().filter(|token| {
+            token.kind == Kind::Text && token.line < tests_from && is_sql(token.text)
+        });
         findings.extend(sql.map(|token| {
             Finding::new(
                 &file.path,
@@ -32,8 +33,7 @@ pub(super) fn check(source: &Source) -> Vec<Finding> {
 
 fn may_have_sql(file: &TextFile) -> bool {
     let path = &file.path;
-    file.is_test()
-        || path.contains("/store/")
+    path.contains("/store/")
         || path.ends_with("/store.rs")
         || path.contains("/migrations/")
         || ABOUT_THE_DATABASE
@@ -71,6 +71,12 @@ mod tests {
         assert!(!is_sql("DELETE /orders/1"));
         assert!(!is_sql("Select one of these"));
         assert!(!is_sql("SELECT"));
+    }
+
+    #[test]
+    fn sql_may_stand_in_a_unit_test() {
+        let text = "//! A.\n#[cfg(test)]\nmod tests {\n    const Q: &str = \"SELECT 1\";\n}\n";
+        assert_eq!(check(&Source::of(&[("crates/a/src/routes.rs", text)])), []);
     }
 
     #[test]
