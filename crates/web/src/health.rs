@@ -1,0 +1,152 @@
+//! Is the process alive, and may it take traffic?
+//!
+//! Alive means only that it answers: an orchestrator restarts what is not alive, and a restart does not mend a lost
+//! database. Ready means that every named check holds.
+
+use crate::AppState;
+use axum::{
+    Json,
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use futures_util::future::{BoxFuture, join_all};
+use onceward_db::{Db, RequiredTable, requirements};
+use serde::Serialize;
+use std::{future::Future, sync::Arc, time::Duration};
+
+const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
+
+type Check = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
+
+/// What must hold for this instance to take traffic.
+#[derive(Clone, Default)]
+pub struct Readiness {
+    checks: Vec<(Arc<str>, Check)>,
+}
+
+impl Readiness {
+    /// No checks: always ready.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a check. Its error says what is wrong, for an operator; it gets two seconds.
+    pub fn check<F, Fut>(mut self, name: &str, check: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), String>> + Send + 'static,
+    {
+        self.checks
+            .push((name.into(), Arc::new(move || Box::pin(check()))));
+        self
+    }
+
+    /// Adds the check `database`: every column of `required` can be seen, and a missing one is named.
+    pub fn database(self, db: Db, required: Vec<RequiredTable>) -> Self {
+        let required: Arc<[RequiredTable]> = required.into();
+        self.check("database", move || {
+            let (db, required) = (db.clone(), required.clone());
+            async move {
+                match requirements::missing(&db, &required).await {
+                    Ok(missing) if missing.is_empty() => Ok(()),
+                    Ok(missing) => Err(format!(
+                        "missing: {}; run `onceward migrate`",
+                        missing.join(", ")
+                    )),
+                    Err(error) => Err(error.to_string()),
+                }
+            }
+        })
+    }
+
+    /// Runs every check at once.
+    pub async fn report(&self) -> Report {
+        let checks = join_all(self.checks.iter().map(|(name, check)| async move {
+            let outcome = tokio::time::timeout(CHECK_TIMEOUT, check())
+                .await
+                .unwrap_or_else(|_| Err(format!("no answer within {CHECK_TIMEOUT:?}")));
+            CheckReport {
+                name: name.to_string(),
+                ok: outcome.is_ok(),
+                detail: outcome.err(),
+            }
+        }))
+        .await;
+        let ready = checks.iter().all(|check| check.ok);
+        Report {
+            status: if ready { "ready" } else { "not ready" },
+            checks,
+        }
+    }
+}
+
+/// The outcome of all checks.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// `ready` or `not ready`.
+    pub status: &'static str,
+    /// One entry per check, in the order they were added.
+    pub checks: Vec<CheckReport>,
+}
+
+impl Report {
+    /// Whether every check holds.
+    pub fn is_ready(&self) -> bool {
+        self.checks.iter().all(|check| check.ok)
+    }
+}
+
+/// The outcome of one check.
+#[derive(Clone, Debug, Serialize)]
+pub struct CheckReport {
+    /// Its name.
+    pub name: String,
+    /// Whether it holds.
+    pub ok: bool,
+    /// What is wrong.
+    pub detail: Option<String>,
+}
+
+pub(crate) async fn live() -> Response {
+    Json(serde_json::json!({"status": "alive"})).into_response()
+}
+
+pub(crate) async fn ready(State(state): State<AppState>) -> Response {
+    let report = state.readiness.report().await;
+    let status = if report.is_ready() {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    (status, Json(report)).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn one_failing_check_is_named_and_the_others_still_run() {
+        let report = Readiness::new()
+            .check("database", || async {
+                Err("connection refused".to_owned())
+            })
+            .check("disk", || async { Ok(()) })
+            .report()
+            .await;
+        assert!(!report.is_ready());
+        assert_eq!(report.checks[0].name, "database");
+        assert_eq!(
+            report.checks[0].detail.as_deref(),
+            Some("connection refused")
+        );
+        assert!(report.checks[1].ok);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_check_that_hangs_fails() {
+        let hangs = Readiness::new().check("broker", std::future::pending);
+        assert!(!hangs.report().await.is_ready());
+    }
+}

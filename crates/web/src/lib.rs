@@ -1,0 +1,71 @@
+//! The HTTP edge: from a request to a transaction of the right tenant, and from any failure to a problem document.
+//!
+//! Reading order: [`routes`] is what a service declares, [`app`] makes a router of it, [`auth`] turns a token into a
+//! [`Caller`], [`command`] and [`reader`] hand a handler its transaction, [`idempotency`] makes a repeated command
+//! harmless, [`problem`] is every way to say no, [`observe`], [`health`] and [`metrics`] show what happens,
+//! [`openapi`] describes it, [`serve`] listens.
+//!
+//! Invariant: a command's stored response commits with its effects. There is no moment in which one exists without
+//! the other.
+//!
+//! Invariant: no log line holds a body, a query string or a token.
+
+pub mod app;
+pub mod auth;
+pub mod caller;
+pub mod command;
+pub mod config;
+pub mod health;
+pub mod idempotency;
+mod limits;
+pub mod metrics;
+pub mod observe;
+pub mod openapi;
+pub mod problem;
+pub mod reader;
+pub mod routes;
+pub mod serve;
+pub mod state;
+
+pub use app::{AppError, build_router};
+pub use auth::{
+    AuthConfig, AuthConfigError, AuthMode, Authenticator, Claims, JwksSource, issue_hs256,
+};
+pub use axum::{self, http::StatusCode, response::Response};
+pub use caller::Caller;
+pub use command::Command;
+pub use config::WebConfig;
+pub use health::Readiness;
+pub use metrics::{MetricsHandle, install_recorder};
+pub use observe::RequestIds;
+pub use problem::{FieldError, Problem, ProblemCode};
+pub use reader::Reader;
+pub use routes::{Access, Idempotency, Routes};
+pub use serve::serve;
+pub use state::AppState;
+
+use onceward_db::{Migration, Migrations, RequiredTable};
+
+/// The schema this crate owns: stored responses of commands.
+pub const MIGRATIONS: Migrations = Migrations {
+    schema: "onceward_web",
+    steps: &[Migration {
+        name: "0001_idempotency",
+        sql: include_str!("../migrations/0001_idempotency.sql"),
+    }],
+};
+
+/// The columns this crate reads and writes, for the start-up check.
+pub const REQUIRED: &[RequiredTable] = &[RequiredTable {
+    table: "onceward_web.idempotency_key",
+    columns: &[
+        "tenant_id",
+        "scope_digest",
+        "request_fingerprint",
+        "status",
+        "content_type",
+        "location",
+        "body",
+        "expires_at",
+    ],
+}];
