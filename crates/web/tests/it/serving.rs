@@ -1,0 +1,97 @@
+//! A real listener: slow clients, and a shutdown that cuts nobody off.
+
+use crate::support::App;
+use onceward_web::{WebConfig, serve};
+use std::net::SocketAddr;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::oneshot,
+    task::JoinHandle,
+};
+
+async fn start(app: &App, config: WebConfig) -> (SocketAddr, oneshot::Sender<()>, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let router = app.router.clone();
+    let server = tokio::spawn(async move {
+        let shutdown = async {
+            let _ = stopped.await;
+        };
+        serve(listener, router, &config, shutdown).await.unwrap();
+    });
+    (address, stop, server)
+}
+
+async fn send(app: &App, address: SocketAddr, key: &str) -> TcpStream {
+    let body = r#"{"text":"hello"}"#;
+    let head = format!(
+        "POST /api/notes HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
+         Idempotency-Key: {key}\r\nContent-Length: {}\r\n\r\n{body}",
+        app.token(),
+        body.len()
+    );
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream
+}
+
+#[tokio::test]
+async fn a_request_under_way_is_finished_before_the_server_stops() {
+    let app = App::new();
+    let (address, stop, server) = start(&app, WebConfig::default()).await;
+    app.hold.arm();
+    let mut stream = send(&app, address, "k").await;
+    app.hold.entered().await;
+    stop.send(()).unwrap();
+    app.hold.release();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
+    server.await.unwrap();
+    assert!(
+        TcpStream::connect(address).await.is_err(),
+        "nobody listens any more"
+    );
+    assert_eq!(app.notes().await, 1);
+}
+
+#[tokio::test]
+async fn a_request_that_outlasts_the_grace_period_is_undone() {
+    let app = App::new();
+    let config = WebConfig {
+        shutdown_grace_ms: 50,
+        ..WebConfig::default()
+    };
+    let (address, stop, server) = start(&app, config).await;
+    app.hold.arm();
+    let mut stream = send(&app, address, "k").await;
+    app.hold.entered().await;
+    stop.send(()).unwrap();
+    server.await.unwrap();
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    assert!(answer.is_empty());
+    assert_eq!((app.notes().await, app.keys().await), (0, 0));
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_finish_its_headers_is_disconnected() {
+    let app = App::new();
+    let config = WebConfig {
+        header_read_timeout_ms: 50,
+        ..WebConfig::default()
+    };
+    let (address, stop, server) = start(&app, config).await;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream
+        .write_all(b"GET /health/live HTTP/1.1\r\nHost: te")
+        .await
+        .unwrap();
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    assert!(!answer.starts_with(b"HTTP/1.1 200"));
+    stop.send(()).unwrap();
+    server.await.unwrap();
+}

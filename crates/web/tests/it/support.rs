@@ -1,0 +1,321 @@
+//! A small service to call, and short ways to call it.
+
+use crate::database::Database;
+use axum::{
+    Router,
+    body::Body,
+    extract::Path,
+    http::{HeaderMap, Request, StatusCode, header},
+};
+use onceward_db::{Db, DbConfig, Scope};
+use onceward_envelope::{SchemaRegistry, TenantId};
+use onceward_web::{
+    Access, AppState, AuthConfig, Authenticator, Claims, Command, Idempotency, MetricsHandle,
+    Problem, Reader, Readiness, Response, Routes, WebConfig, build_router, install_recorder,
+    issue_hs256,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+use tokio::sync::Notify;
+use tower::ServiceExt;
+use uuid::Uuid;
+
+pub const SECRET: &[u8] = b"a secret of at least thirty-two bytes";
+
+#[derive(Deserialize)]
+struct WriteNote {
+    text: String,
+}
+
+#[derive(Serialize)]
+struct Note {
+    id: i64,
+    text: String,
+}
+
+/// Stops a handler in the middle of its transaction, when armed.
+#[derive(Default)]
+pub struct Hold {
+    armed: AtomicBool,
+    entered: Notify,
+    release: Notify,
+}
+
+impl Hold {
+    pub fn arm(&self) {
+        self.armed.store(true, Ordering::SeqCst);
+    }
+
+    pub async fn entered(&self) {
+        self.entered.notified().await;
+    }
+
+    pub fn release(&self) {
+        self.release.notify_one();
+    }
+
+    async fn pass(&self) {
+        if self.armed.swap(false, Ordering::SeqCst) {
+            self.entered.notify_one();
+            self.release.notified().await;
+        }
+    }
+}
+
+async fn write_note(mut command: Command<WriteNote>, hold: Arc<Hold>) -> Result<Response, Problem> {
+    let note = insert(&mut command).await?;
+    hold.pass().await;
+    match note.text.as_str() {
+        "panic" => panic!("the handler was asked to"),
+        "fail" => Err(Problem::internal("the handler was asked to fail")),
+        _ => command.respond(StatusCode::CREATED, &note).await,
+    }
+}
+
+async fn accept_note(mut command: Command<WriteNote>) -> Result<Response, Problem> {
+    let note = insert(&mut command).await?;
+    command
+        .accepted(format!("/api/notes/{}", note.id), &note)
+        .await
+}
+
+async fn insert(command: &mut Command<WriteNote>) -> Result<Note, Problem> {
+    let row = command
+        .tx
+        .query_one(
+            "INSERT INTO web_test.note (tenant_id, text) VALUES ($1, $2) RETURNING id",
+            &[&command.caller.tenant.as_str(), &command.body.text],
+        )
+        .await?;
+    Ok(Note {
+        id: row.get(0),
+        text: command.body.text.clone(),
+    })
+}
+
+async fn list_notes(reader: Reader) -> Result<Response, Problem> {
+    let rows = reader
+        .tx
+        .query("SELECT id, text FROM web_test.note ORDER BY id", &[])
+        .await?;
+    let notes: Vec<Note> = rows
+        .iter()
+        .map(|row| Note {
+            id: row.get(0),
+            text: row.get(1),
+        })
+        .collect();
+    reader.respond(&notes).await
+}
+
+async fn show_number(Path(number): Path<u32>) -> String {
+    number.to_string()
+}
+
+fn routes(hold: Arc<Hold>) -> Routes {
+    Routes::new()
+        .post("/api/notes", Access::role("notes:write"), move |command| {
+            write_note(command, hold.clone())
+        })
+        .summary("Write a note")
+        .request("note.write.v1")
+        .responds(201, "note.v1")
+        .get("/api/notes", Access::role("notes:read"), list_notes)
+        .post("/api/accepted", Access::role("notes:write"), accept_note)
+        .request("note.write.v1")
+        .idempotency(Idempotency::Optional)
+        .get("/api/numbers/{number}", Access::public(), show_number)
+}
+
+pub fn schemas() -> SchemaRegistry {
+    SchemaRegistry::builder()
+        .add(json!({
+            "$id": "note.write.v1",
+            "type": "object",
+            "required": ["text"],
+            "additionalProperties": false,
+            "properties": {"text": {"type": "string", "maxLength": 1000}},
+        }))
+        .and_then(|builder| builder.add(json!({"$id": "note.v1", "type": "object"})))
+        .and_then(|builder| builder.build())
+        .unwrap()
+}
+
+/// What a test may want different.
+pub struct Setup {
+    pub config: WebConfig,
+    pub auth: AuthConfig,
+    pub readiness: Readiness,
+    pub database_url: Option<&'static str>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            config: WebConfig::default(),
+            auth: AuthConfig::hs256(SECRET),
+            readiness: Readiness::new(),
+            database_url: None,
+        }
+    }
+}
+
+pub struct App {
+    pub router: Router,
+    pub db: Db,
+    pub hold: Arc<Hold>,
+    /// A tenant that no other test has.
+    pub tenant: String,
+    pub database: Arc<Database>,
+}
+
+impl App {
+    pub fn new() -> Self {
+        Self::with(Setup::default())
+    }
+
+    pub fn with(setup: Setup) -> Self {
+        let database = Database::get();
+        let url = setup.database_url.unwrap_or(&database.url);
+        let db = Db::connect(DbConfig::new(url)).unwrap();
+        let hold = Arc::new(Hold::default());
+        let state = AppState::new(
+            db.clone(),
+            schemas(),
+            Authenticator::new(setup.auth).unwrap(),
+            setup.config,
+            setup.readiness,
+            MetricsHandle::new(install_recorder()),
+        );
+        let router = build_router(state, vec![("notes", routes(hold.clone()))]).unwrap();
+        Self {
+            router,
+            db,
+            hold,
+            tenant: Uuid::new_v4().simple().to_string(),
+            database,
+        }
+    }
+
+    /// A token for a user of this test's tenant who may do everything.
+    pub fn token(&self) -> String {
+        issue_hs256(SECRET, &self.claims())
+    }
+
+    pub fn claims(&self) -> Claims {
+        Claims {
+            sub: "ann".into(),
+            tenant: self.tenant.clone(),
+            roles: vec!["notes:write".into(), "notes:read".into()],
+            exp: jsonwebtoken::get_current_timestamp() + 600,
+            ..Claims::default()
+        }
+    }
+
+    /// `POST /api/notes` with this key and text.
+    pub async fn write(&self, key: &str, text: &str) -> Answer {
+        self.send(self.write_request(key, text)).await
+    }
+
+    pub fn write_request(&self, key: &str, text: &str) -> Request<Body> {
+        post(
+            "/api/notes",
+            &self.token(),
+            key,
+            json!({"text": text}).to_string(),
+        )
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        let request =
+            Request::get(path).header(header::AUTHORIZATION, format!("Bearer {}", self.token()));
+        self.send(request.body(Body::empty()).unwrap()).await
+    }
+
+    pub async fn send(&self, request: Request<Body>) -> Answer {
+        Answer::of(self.router.clone().oneshot(request).await.unwrap()).await
+    }
+
+    /// The notes of this test's tenant.
+    pub async fn notes(&self) -> usize {
+        self.count("SELECT count(*) FROM web_test.note").await
+    }
+
+    /// The stored responses of this test's tenant.
+    pub async fn keys(&self) -> usize {
+        self.count("SELECT count(*) FROM onceward_web.idempotency_key")
+            .await
+    }
+
+    async fn count(&self, sql: &'static str) -> usize {
+        let scope = Scope::tenant(TenantId::new(&self.tenant).unwrap());
+        let tx = self.db.begin(scope).await.unwrap();
+        let count: i64 = tx.query_one(sql, &[]).await.unwrap().get(0);
+        tx.rollback().await.unwrap();
+        count as usize
+    }
+}
+
+pub fn post(path: &str, token: &str, key: &str, body: impl Into<Body>) -> Request<Body> {
+    Request::post(path)
+        .header(header::AUTHORIZATION, format!("Bearer {token}"))
+        .header(header::CONTENT_TYPE, "application/json")
+        .header("Idempotency-Key", key)
+        .body(body.into())
+        .unwrap()
+}
+
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: HeaderMap,
+    pub text: String,
+    pub body: Value,
+}
+
+impl Answer {
+    async fn of(response: Response) -> Self {
+        let (parts, body) = response.into_parts();
+        let bytes = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+        Self {
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+            body: serde_json::from_slice(&bytes).unwrap_or(Value::Null),
+            text: String::from_utf8(bytes.to_vec()).unwrap(),
+        }
+    }
+
+    /// A header's value; empty if it is not there.
+    pub fn header(&self, name: &str) -> &str {
+        self.headers
+            .get(name)
+            .map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// Asserts that this is a whole problem document of this status and code.
+    #[track_caller]
+    pub fn is_problem(&self, status: u16, code: &str) -> &Self {
+        assert_eq!(
+            (self.status, &self.body["code"]),
+            (status, &json!(code)),
+            "{self:?}"
+        );
+        assert_eq!(self.header("content-type"), "application/problem+json");
+        assert_eq!(self.body["status"], status);
+        assert_eq!(self.body["type"], format!("/problems/{code}"));
+        assert!(self.body["instance"].as_str().unwrap().starts_with('/'));
+        assert_eq!(self.body["correlationId"], self.header("x-correlation-id"));
+        self
+    }
+
+    #[track_caller]
+    pub fn says(&self, words: &str) -> &Self {
+        let detail = self.body["detail"].as_str().unwrap_or("");
+        assert!(detail.contains(words), "{detail:?} does not say {words:?}");
+        self
+    }
+}
