@@ -11,7 +11,9 @@ pub struct WebConfig {
     pub max_concurrent_requests: usize,
     /// Connections open at once; further ones wait in the listener's backlog. 4096.
     pub max_connections: usize,
-    /// How long a client may take to send a request's headers before it is disconnected. 10 s.
+    /// How long a client may take to send a request's headers before it is disconnected. The HTTP library counts from
+    /// the end of the request before, so this is also how long an unused connection is kept; longer than the 60 s of
+    /// common load balancers, which must be the ones to hang up. 75 s.
     pub header_read_timeout_ms: u64,
     /// The largest request head in bytes, all headers together; at least 8 KiB. 64 KiB.
     pub max_header_bytes: usize,
@@ -30,7 +32,7 @@ impl Default for WebConfig {
             request_timeout_ms: 30_000,
             max_concurrent_requests: 512,
             max_connections: 4096,
-            header_read_timeout_ms: 10_000,
+            header_read_timeout_ms: 75_000,
             max_header_bytes: 64 * 1024,
             shutdown_grace_ms: 10_000,
             idempotency_ttl_s: 24 * 60 * 60,

@@ -5,6 +5,36 @@
 //! harmless, [`problem`] is every way to say no, [`observe`], [`health`] and [`metrics`] show what happens,
 //! [`openapi`] describes it, [`serve`] listens.
 //!
+//! ```
+//! use onceward_web::{Access, Command, Problem, Response, Routes, StatusCode};
+//! use serde::{Deserialize, Serialize};
+//!
+//! #[derive(Deserialize)]
+//! struct PlaceOrder {
+//!     sku: String,
+//! }
+//!
+//! #[derive(Serialize)]
+//! struct Placed {
+//!     sku: String,
+//! }
+//!
+//! pub fn routes() -> Routes {
+//!     Routes::new()
+//!         .post("/api/orders", Access::role("orders:write"), place_order)
+//!         .summary("Place an order")
+//!         .request("order.place.v1")
+//!         .responds(201, "order.v1")
+//! }
+//!
+//! async fn place_order(command: Command<PlaceOrder>) -> Result<Response, Problem> {
+//!     let (order, command) = command.into_parts();
+//!     // Effects go through `command.tx`; they commit with the response, or not at all.
+//!     command.respond(StatusCode::CREATED, &Placed { sku: order.sku }).await
+//! }
+//! # routes();
+//! ```
+//!
 //! Invariant: a command's stored response commits with its effects. There is no moment in which one exists without
 //! the other.
 //!

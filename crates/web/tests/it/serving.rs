@@ -95,3 +95,24 @@ async fn a_client_that_does_not_finish_its_headers_is_disconnected() {
     stop.send(()).unwrap();
     server.await.unwrap();
 }
+
+#[tokio::test]
+async fn a_problem_arrives_whole_and_with_its_true_length() {
+    let app = App::new();
+    let (address, stop, server) = start(&app, WebConfig::default()).await;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = "GET /api/notes HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 401"), "{head}");
+    assert!(
+        head.contains(&format!("content-length: {}", body.len())),
+        "{head}"
+    );
+    let problem: serde_json::Value = serde_json::from_str(body).unwrap();
+    assert_eq!(problem["instance"], "/api/notes");
+    stop.send(()).unwrap();
+    server.await.unwrap();
+}
