@@ -1,0 +1,162 @@
+//! The pool of application connections.
+
+use crate::{APP_ROLE, Connection, DbConfig, DbError, Scope, Tx, listen::Listener, tls};
+use deadpool_postgres::{
+    Hook, HookError, Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime, Timeouts,
+};
+use std::{any::Any, sync::Arc, time::Duration};
+use tokio_postgres::config::{Host, SslMode};
+
+/// A handle to the database, cheap to clone.
+#[derive(Clone)]
+pub struct Db {
+    pool: Pool,
+    config: Arc<DbConfig>,
+    context: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+/// How much of the pool is in use, for metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolStatus {
+    /// The most connections the pool may hold.
+    pub max_size: usize,
+    /// Connections open now.
+    pub size: usize,
+    /// Open connections nobody uses.
+    pub idle: usize,
+    /// Callers waiting for one.
+    pub waiting: usize,
+}
+
+impl Db {
+    /// Sets up the pool. No connection is made yet, so that a process can start before its database.
+    pub fn connect(config: DbConfig) -> Result<Self, DbError> {
+        let driver = config.driver_config()?;
+        let recycling = ManagerConfig {
+            recycling_method: RecyclingMethod::Fast,
+        };
+        let manager = if wants_tls(&driver) {
+            Manager::from_config(driver, tls::connector()?, recycling)
+        } else {
+            Manager::from_config(driver, tokio_postgres::NoTls, recycling)
+        };
+        let session: Arc<str> = format!(
+            "SET ROLE {APP_ROLE}; SET statement_timeout = {}; SET idle_in_transaction_session_timeout = {}; SET jit = off; SET TimeZone = 'UTC'",
+            config.statement_timeout_ms, config.idle_in_transaction_timeout_ms
+        )
+        .into();
+        let pool = Pool::builder(manager)
+            .max_size(config.pool_size)
+            .runtime(Runtime::Tokio1)
+            .timeouts(Timeouts {
+                wait: Some(Duration::from_millis(config.acquire_timeout_ms)),
+                create: Some(Duration::from_millis(config.connect_timeout_ms)),
+                recycle: Some(Duration::from_millis(config.connect_timeout_ms)),
+            })
+            .post_create(Hook::async_fn(move |client, _| {
+                let session = session.clone();
+                Box::pin(async move {
+                    client
+                        .batch_execute(&session)
+                        .await
+                        .map_err(HookError::Backend)
+                })
+            }))
+            .build()
+            .map_err(|error| DbError::Config(error.to_string()))?;
+        Ok(Self {
+            pool,
+            config: Arc::new(config),
+            context: None,
+        })
+    }
+
+    /// The same database, whose transactions carry `context` for the layers above.
+    pub fn with_context(mut self, context: Arc<dyn Any + Send + Sync>) -> Self {
+        self.context = Some(context);
+        self
+    }
+
+    /// Opens a transaction for `scope`. Nothing is sent until its first statement.
+    pub async fn begin(&self, scope: Scope) -> Result<Tx, DbError> {
+        Ok(Tx::new(self.acquire().await?, scope, self.context.clone()))
+    }
+
+    /// A connection for engine work outside any tenant: row-level security still binds it, so it
+    /// reaches other tenants' rows only through the `onceward.*` functions made for that.
+    pub async fn connection(&self) -> Result<Connection, DbError> {
+        Ok(Connection::new(self.acquire().await?))
+    }
+
+    /// A listener on its own connection, which reconnects by itself.
+    pub fn listen(&self, channel: &'static str) -> Listener {
+        Listener::start(self.config.clone(), channel)
+    }
+
+    /// The settings this handle was made with.
+    pub fn config(&self) -> &DbConfig {
+        &self.config
+    }
+
+    /// The pool's use, for metrics.
+    pub fn status(&self) -> PoolStatus {
+        let status = self.pool.status();
+        PoolStatus {
+            max_size: status.max_size,
+            size: status.size,
+            idle: status.available,
+            waiting: status.waiting,
+        }
+    }
+
+    /// Ends all idle connections and refuses new ones.
+    pub fn close(&self) {
+        self.pool.close();
+    }
+
+    async fn acquire(&self) -> Result<deadpool_postgres::Object, DbError> {
+        self.pool.get().await.map_err(|error| match error {
+            PoolError::Timeout(deadpool_postgres::TimeoutType::Wait) => DbError::Busy {
+                pool_size: self.config.pool_size,
+                waited_ms: self.config.acquire_timeout_ms,
+            },
+            PoolError::Backend(error) => connecting(error),
+            PoolError::PostCreateHook(HookError::Backend(error)) => connecting(error),
+            other => DbError::Unavailable(other.to_string()),
+        })
+    }
+}
+
+/// A connection that cannot be made is an outage, unless the server says our settings are wrong.
+fn connecting(error: tokio_postgres::Error) -> DbError {
+    use tokio_postgres::error::SqlState;
+    match error.code() {
+        Some(state)
+            if [
+                SqlState::INVALID_PASSWORD,
+                SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
+                SqlState::INVALID_CATALOG_NAME,
+            ]
+            .contains(state) =>
+        {
+            DbError::Config(DbError::Statement(error).to_string())
+        }
+        Some(state)
+            if *state == SqlState::UNDEFINED_OBJECT
+                || *state == SqlState::INVALID_PARAMETER_VALUE =>
+        {
+            DbError::Migration(format!(
+                "the role {APP_ROLE} does not exist in this database yet; run `onceward migrate` first"
+            ))
+        }
+        _ => DbError::Unavailable(DbError::from(error).to_string()),
+    }
+}
+
+pub(crate) fn wants_tls(config: &tokio_postgres::Config) -> bool {
+    let over_tcp = config
+        .get_hosts()
+        .iter()
+        .any(|host| matches!(host, Host::Tcp(_)));
+    over_tcp && config.get_ssl_mode() == SslMode::Require
+}

@@ -1,0 +1,310 @@
+//! Transactions that carry a tenant and an actor.
+//!
+//! A [`Tx`] saves round trips without asking its caller to think of it: `BEGIN` and the tenant
+//! travel with the first statement, and what was buffered for the end (messages to publish)
+//! travels with `COMMIT`.
+//!
+//! Publishing at the end is not only faster. The lock that makes the order of one key's messages
+//! equal the order of their commits is held for the commit alone, and it is taken after every
+//! business lock, so it cannot be part of a deadlock.
+
+use crate::{CommitBuffer, Connection, DbError, Scope};
+use futures_util::future::join;
+use onceward_envelope::TenantId;
+use std::{
+    any::Any,
+    future::Future,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+use tokio_postgres::{Row, types::ToSql};
+
+/// A point to return to. Messages published after it are forgotten with it.
+#[derive(Clone, Copy, Debug)]
+#[must_use = "release it or roll back to it"]
+pub struct Savepoint {
+    depth: u32,
+    buffered: usize,
+}
+
+impl Savepoint {
+    fn statement(self) -> String {
+        format!("SAVEPOINT s{}", self.depth)
+    }
+}
+
+/// An open transaction. Dropping it rolls it back.
+pub struct Tx {
+    connection: Option<Connection>,
+    scope: Scope,
+    /// Statements to send ahead of the next one: `BEGIN`, the tenant, a savepoint.
+    prelude: Mutex<Vec<String>>,
+    started: AtomicBool,
+    failed: AtomicBool,
+    savepoints: u32,
+    buffer: Option<Box<dyn CommitBuffer>>,
+    context: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+impl Tx {
+    pub(crate) fn new(
+        client: deadpool_postgres::Object,
+        scope: Scope,
+        context: Option<Arc<dyn Any + Send + Sync>>,
+    ) -> Self {
+        let prelude = Mutex::new(vec!["BEGIN".to_owned(), scope.settings()]);
+        Self {
+            connection: Some(Connection::new(client)),
+            scope,
+            prelude,
+            started: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
+            savepoints: 0,
+            buffer: None,
+            context,
+        }
+    }
+
+    /// On whose behalf this runs.
+    pub fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    /// The tenant, or an error for work that has none.
+    pub fn tenant(&self) -> Result<&TenantId, DbError> {
+        self.scope.tenant.as_ref().ok_or_else(|| {
+            DbError::Config(
+                "this transaction belongs to no tenant; begin it with a tenant's scope".into(),
+            )
+        })
+    }
+
+    /// Goes on for another scope. Engine use: a batch may hold messages of several tenants.
+    pub fn enter(&mut self, scope: Scope) {
+        if scope.tenant != self.scope.tenant || scope.actor != self.scope.actor {
+            self.queue(&scope.settings());
+        }
+        self.scope = scope;
+    }
+
+    /// Runs a query and gives its rows.
+    pub async fn query(
+        &self,
+        sql: &'static str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>, DbError> {
+        let connection = self.connection();
+        let statement = self.note(connection.prepare(sql).await)?;
+        self.after_prelude(connection.run(&statement, params)).await
+    }
+
+    /// Runs a query that gives exactly one row.
+    pub async fn query_one(
+        &self,
+        sql: &'static str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> Result<Row, DbError> {
+        let connection = self.connection();
+        let statement = self.note(connection.prepare(sql).await)?;
+        self.after_prelude(async { Ok(connection.client.query_one(&statement, params).await?) })
+            .await
+    }
+
+    /// Runs a query that gives one row or none.
+    pub async fn query_opt(
+        &self,
+        sql: &'static str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> Result<Option<Row>, DbError> {
+        let connection = self.connection();
+        let statement = self.note(connection.prepare(sql).await)?;
+        self.after_prelude(async { Ok(connection.client.query_opt(&statement, params).await?) })
+            .await
+    }
+
+    /// Runs a statement and tells how many rows it touched.
+    pub async fn execute(
+        &self,
+        sql: &'static str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> Result<u64, DbError> {
+        let connection = self.connection();
+        let statement = self.note(connection.prepare(sql).await)?;
+        self.after_prelude(async { Ok(connection.client.execute(&statement, params).await?) })
+            .await
+    }
+
+    /// Sets a savepoint, with the next statement.
+    pub fn savepoint(&mut self) -> Savepoint {
+        self.savepoints += 1;
+        let savepoint = Savepoint {
+            depth: self.savepoints,
+            buffered: self.buffer.as_ref().map_or(0, |buffer| buffer.len()),
+        };
+        self.queue(&savepoint.statement());
+        savepoint
+    }
+
+    /// Undoes everything since `savepoint`, also what was published; the savepoint remains.
+    pub async fn rollback_to(&mut self, savepoint: Savepoint) -> Result<(), DbError> {
+        if let Some(buffer) = &mut self.buffer {
+            buffer.truncate(savepoint.buffered);
+        }
+        self.savepoints = savepoint.depth;
+        if self.lock_prelude().contains(&savepoint.statement()) {
+            // Never sent, so nothing has happened since.
+            self.failed.store(false, Ordering::Release);
+            return Ok(());
+        }
+        self.lock_prelude().clear();
+        // The tenant set since then is undone as well, so it is set again.
+        let sql = format!(
+            "ROLLBACK TO s{}; {}",
+            savepoint.depth,
+            self.scope.settings()
+        );
+        self.connection().batch(&sql).await?;
+        self.failed.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    /// Keeps everything since `savepoint`, with the next statement.
+    pub fn release(&mut self, savepoint: Savepoint) {
+        self.savepoints = savepoint.depth - 1;
+        let mut prelude = self.lock_prelude();
+        match prelude.iter().position(|sql| *sql == savepoint.statement()) {
+            Some(unsent) => drop(prelude.remove(unsent)),
+            None => prelude.push(format!("RELEASE s{}", savepoint.depth)),
+        }
+    }
+
+    /// The buffer written with the commit, made by `new` at first use.
+    pub fn buffer<B: CommitBuffer + 'static>(&mut self, new: impl FnOnce() -> B) -> &mut B {
+        self.buffer
+            .get_or_insert_with(|| Box::new(new()))
+            .as_any()
+            .downcast_mut()
+            .expect("a transaction has one kind of commit buffer")
+    }
+
+    /// Writes what is buffered and commits, in one round trip.
+    pub async fn commit(mut self) -> Result<(), DbError> {
+        if self.failed.load(Ordering::Acquire) {
+            return Err(DbError::Aborted);
+        }
+        let buffer = self.buffer.take().filter(|buffer| !buffer.is_empty());
+        if buffer.is_none() && !self.started.load(Ordering::Acquire) {
+            self.lock_prelude().clear();
+            return Ok(());
+        }
+        match &buffer {
+            Some(buffer) => {
+                let connection = self.connection();
+                let statement = self.note(connection.prepare(buffer.statement()).await)?;
+                let write = self.after_prelude(buffer.write(connection, &statement));
+                let (written, committed) = join(write, self.end("COMMIT")).await;
+                written?;
+                committed?;
+                self.started.store(false, Ordering::Release);
+                buffer.committed();
+            }
+            None => {
+                self.queue("COMMIT");
+                let statements = std::mem::take(&mut *self.lock_prelude());
+                self.end(&statements.join("; ")).await?;
+                self.started.store(false, Ordering::Release);
+            }
+        }
+        Ok(())
+    }
+
+    /// Queues statements to travel with the next one, or with the commit. Engine use: the text must
+    /// hold no foreign input.
+    pub fn queue_statements(&mut self, sql: &str) {
+        self.queue(sql);
+        self.started.store(true, Ordering::Release);
+    }
+
+    /// What the runtime attached to the database handle: the publisher.
+    pub fn context<C: Send + Sync + 'static>(&self) -> Option<Arc<C>> {
+        self.context.clone()?.downcast().ok()
+    }
+
+    /// Undoes everything now instead of when dropped.
+    pub async fn rollback(self) -> Result<(), DbError> {
+        if self.started.swap(false, Ordering::AcqRel) {
+            self.connection().batch("ROLLBACK").await?;
+        }
+        Ok(())
+    }
+
+    async fn end(&self, statements: &str) -> Result<(), DbError> {
+        self.connection().batch(statements).await.map_err(|error| {
+            if error.is_unavailable() {
+                DbError::OutcomeUnknown
+            } else {
+                error
+            }
+        })
+    }
+
+    fn connection(&self) -> &Connection {
+        self.connection
+            .as_ref()
+            .expect("the connection is there until the transaction is dropped")
+    }
+
+    fn lock_prelude(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
+        self.prelude.lock().expect("no panic while held")
+    }
+
+    fn queue(&self, sql: &str) {
+        self.lock_prelude().push(sql.to_owned());
+    }
+
+    /// Sends what is queued and then `operation`, without waiting in between.
+    async fn after_prelude<T>(
+        &self,
+        operation: impl Future<Output = Result<T, DbError>>,
+    ) -> Result<T, DbError> {
+        let prelude = std::mem::take(&mut *self.lock_prelude());
+        if prelude.is_empty() {
+            return self.note(operation.await);
+        }
+        self.started.store(true, Ordering::Release);
+        let (begun, result) = join(self.connection().batch(&prelude.join("; ")), operation).await;
+        self.note(begun)?;
+        self.note(result)
+    }
+
+    fn note<T>(&self, result: Result<T, DbError>) -> Result<T, DbError> {
+        if result.is_err() {
+            self.failed.store(true, Ordering::Release);
+        }
+        result
+    }
+}
+
+impl Drop for Tx {
+    fn drop(&mut self) {
+        if !self.started.load(Ordering::Acquire) {
+            return;
+        }
+        let Some(connection) = self.connection.take() else {
+            return;
+        };
+        match tokio::runtime::Handle::try_current() {
+            // The connection goes back to the pool only once it is clean.
+            Ok(runtime) => {
+                runtime.spawn(async move {
+                    if connection.batch("ROLLBACK").await.is_err() {
+                        drop(deadpool_postgres::Object::take(connection.client));
+                    }
+                });
+            }
+            Err(_) => drop(deadpool_postgres::Object::take(connection.client)),
+        }
+    }
+}
