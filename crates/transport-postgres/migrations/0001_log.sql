@@ -1,0 +1,192 @@
+-- The message log, its lanes and their turns. docs/decisions/0002-lanes-and-turns.md says why it looks like this.
+--
+-- A message is appended once per queue it is routed to and never updated or deleted: history leaves by dropping
+-- whole partitions. What moves is one small row per lane, its turn. A lane is the unit of order: (queue, tenant,
+-- priority, shard). Whoever holds the lane's lock reads on from the lane's last turn and writes the next one in the
+-- transaction that holds the effects, so the turn's primary key is also the fence against doing anything twice.
+
+CREATE SEQUENCE onceward.message_seq;
+
+-- One row: which partition takes new messages, and which topology the routes below belong to.
+CREATE TABLE onceward.log_state (
+    only_row         boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    epoch            int     NOT NULL,
+    topology_version bigint  NOT NULL
+);
+INSERT INTO onceward.log_state (epoch, topology_version) VALUES (1, 0);
+
+CREATE TABLE onceward.log_epoch (
+    epoch     int         PRIMARY KEY,
+    opened_at timestamptz NOT NULL DEFAULT now(),
+    closed_at timestamptz
+);
+INSERT INTO onceward.log_epoch (epoch) VALUES (1);
+
+CREATE TABLE onceward.exchange (
+    name text PRIMARY KEY,
+    kind text NOT NULL CHECK (kind IN ('topic', 'direct', 'fanout'))
+);
+
+CREATE TABLE onceward.queue (
+    id           int      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name         text     NOT NULL UNIQUE,
+    shards       smallint NOT NULL CHECK (shards BETWEEN 1 AND 64),
+    max_priority smallint NOT NULL CHECK (max_priority BETWEEN 0 AND 9),
+    definition   jsonb    NOT NULL
+);
+
+CREATE TABLE onceward.binding (
+    exchange text NOT NULL REFERENCES onceward.exchange (name),
+    queue_id int  NOT NULL REFERENCES onceward.queue (id),
+    pattern  text NOT NULL,
+    regex    text NOT NULL,
+    PRIMARY KEY (exchange, queue_id, pattern)
+);
+
+CREATE TABLE onceward.lane (
+    id        int      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    queue_id  int      NOT NULL REFERENCES onceward.queue (id),
+    tenant_id text     NOT NULL,
+    priority  smallint NOT NULL,
+    shard     smallint NOT NULL,
+    UNIQUE (queue_id, tenant_id, priority, shard)
+);
+SELECT onceward_meta.protect('onceward.lane', '');
+
+CREATE TABLE onceward.message_log (
+    seq             bigint      NOT NULL,
+    xid             xid8        NOT NULL,
+    created_at      timestamptz NOT NULL,
+    occurred_at     timestamptz,                 -- NULL: the same as created_at
+    id              uuid        NOT NULL,
+    epoch           int         NOT NULL,
+    lane_id         int         NOT NULL,        -- 0: routed nowhere, or waiting in onceward.deferred
+    copy            smallint    NOT NULL,        -- 0: the outbox row; 1…: further queues it was routed to
+    version         smallint    NOT NULL,
+    tenant_id       text        NOT NULL,
+    event_type      text        NOT NULL,
+    topic           text        NOT NULL,
+    ordering_key    text,
+    idempotency_key text,                        -- NULL: the id
+    correlation_id  text        NOT NULL,
+    causation_id    text,
+    aggregate_type  text,
+    aggregate_id    text,
+    headers         jsonb,
+    payload         jsonb       NOT NULL
+) PARTITION BY LIST (epoch);
+CREATE INDEX message_log_lane_seq ON onceward.message_log (lane_id, seq);
+CREATE TABLE onceward.message_log_1 PARTITION OF onceward.message_log FOR VALUES IN (1);
+SELECT onceward_meta.protect('onceward.message_log', 'SELECT');
+
+-- The digest of (tenant, idempotency key), for as long as a repeated publish must be recognised.
+CREATE TABLE onceward.message_key (
+    digest uuid PRIMARY KEY,
+    epoch  int  NOT NULL
+);
+
+CREATE TABLE onceward.lane_turn (
+    lane_id     int         NOT NULL,
+    turn        bigint      NOT NULL,
+    last_seq    bigint      NOT NULL,
+    open_xids   xid8[]      NOT NULL,            -- transactions that were still open when the lane was read past them,
+    open_floors bigint[]    NOT NULL,            -- and the seq above which their messages must be looked for
+    careful_until bigint    NOT NULL DEFAULT 0,  -- messages up to here are handled one a turn: a worker died among them
+    taken_at    timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (lane_id, turn)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 500);
+
+-- How often a turn was begun; more than once means a worker died or lost its database in it.
+CREATE TABLE onceward.turn_start (
+    lane_id int    NOT NULL,
+    turn    bigint NOT NULL,
+    starts  int    NOT NULL,
+    PRIMARY KEY (lane_id, turn)
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 500);
+
+-- Messages that cannot be handled now: waiting for a retry or a time, leased to a worker, or standing behind such a
+-- one with the same key. They carry everything, so that no partition has to outlive its time for them.
+CREATE TABLE onceward.deferred (
+    id              bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    lane_id         int         NOT NULL,
+    queue_id        int         NOT NULL,
+    seq             bigint      NOT NULL,
+    state           text        NOT NULL CHECK (state IN ('delayed', 'retry', 'waiting', 'parked', 'leased')),
+    due_at          timestamptz,                 -- when it wants attention; NULL: when its predecessor is through
+    blocks          boolean     NOT NULL,        -- followers with the same key wait behind it
+    attempts        int         NOT NULL DEFAULT 0,
+    lease           bigint      NOT NULL DEFAULT 0,
+    worker          text,
+    first_error     text,
+    last_error      text,
+    first_failed_at timestamptz,
+    tenant_id       text        NOT NULL,
+    ordering_key    text,
+    created_at      timestamptz NOT NULL,
+    message         jsonb       NOT NULL
+);
+CREATE INDEX deferred_due ON onceward.deferred (lane_id, due_at, id) WHERE due_at IS NOT NULL;
+CREATE INDEX deferred_key ON onceward.deferred (lane_id, ordering_key, id) WHERE ordering_key IS NOT NULL AND blocks;
+CREATE INDEX deferred_queue_due ON onceward.deferred (queue_id, due_at) WHERE due_at IS NOT NULL;
+SELECT onceward_meta.protect('onceward.deferred', 'SELECT');
+
+CREATE TABLE onceward.dead_letters (
+    id                   bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    event_id             uuid        NOT NULL,
+    tenant_id            text        NOT NULL,
+    queue                text        NOT NULL,
+    consumer             text        NOT NULL,
+    dead_letter_queue    text,
+    event_type           text        NOT NULL,
+    version              int         NOT NULL,
+    ordering_key         text,
+    correlation_id       text        NOT NULL,
+    reason               text        NOT NULL,
+    attempts             int         NOT NULL,
+    first_error          text,
+    last_error           text,
+    first_failed_at      timestamptz,
+    dead_at              timestamptz NOT NULL DEFAULT now(),
+    status               text        NOT NULL DEFAULT 'dead' CHECK (status IN ('dead', 'requeued', 'quarantined')),
+    message              jsonb       NOT NULL
+);
+CREATE INDEX dead_letters_by_queue ON onceward.dead_letters (queue, status, dead_at);
+CREATE INDEX dead_letters_by_tenant ON onceward.dead_letters (tenant_id, dead_at);
+CREATE INDEX dead_letters_by_correlation ON onceward.dead_letters (correlation_id);
+SELECT onceward_meta.protect('onceward.dead_letters', 'SELECT');
+
+CREATE TABLE onceward.inbox (
+    consumer        text        NOT NULL,
+    tenant_id       text        NOT NULL,
+    idempotency_key text        NOT NULL,
+    received_at     timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (consumer, tenant_id, idempotency_key)
+);
+CREATE INDEX inbox_received_at ON onceward.inbox USING brin (received_at);
+SELECT onceward_meta.protect('onceward.inbox', 'SELECT');
+
+CREATE TABLE onceward.tenant (
+    id         text        PRIMARY KEY,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    active     boolean     NOT NULL DEFAULT true
+);
+
+CREATE TABLE onceward.schedule (
+    name       text        PRIMARY KEY,
+    definition jsonb       NOT NULL,
+    next_at    timestamptz NOT NULL,
+    last_at    timestamptz
+);
+
+-- The outbox as the specification names it: one row a message. On the Postgres bus a message is published by the
+-- very commit that writes it, so published_at is never NULL here.
+CREATE VIEW onceward.outbox_messages WITH (security_invoker = true) AS
+SELECT id, tenant_id, aggregate_type, aggregate_id, event_type || '.v' || version AS event_type, topic, ordering_key,
+       coalesce(idempotency_key, id::text) AS idempotency_key, payload, headers, correlation_id, causation_id,
+       created_at, coalesce(occurred_at, created_at) AS occurred_at, 0 AS attempt_count, NULL::text AS last_error,
+       NULL::timestamptz AS next_retry_at, created_at AS published_at
+FROM onceward.message_log
+WHERE copy = 0;
+
+GRANT SELECT ON onceward.outbox_messages, onceward.tenant, onceward.queue, onceward.exchange, onceward.binding,
+    onceward.log_state, onceward.schedule TO onceward_app;

@@ -1,0 +1,337 @@
+-- The narrow functions through which the engine crosses tenants. They run as the owner; the application role can call
+-- them and cannot touch the tables below them.
+--
+-- Advisory locks: class 19011 is a bucket of ordering keys (held by publishers until commit), class 19012 a lane.
+
+-- Appends messages. Locks come before sequence numbers, so the numbers of one key are in commit order; the
+-- transaction's id comes before both, so that a reader's snapshot tells which numbers may still appear.
+CREATE FUNCTION onceward.append(
+    p_topology bigint, p_buckets int[], p_digests uuid[],
+    p_id uuid[], p_digest uuid[], p_lane int[], p_copy smallint[], p_version smallint[], p_tenant text[], p_event_type text[],
+    p_topic text[], p_ordering_key text[], p_idempotency_key text[], p_correlation text[], p_causation text[],
+    p_aggregate_type text[], p_aggregate_id text[], p_headers text[], p_payload text[], p_occurred timestamptz[],
+    p_delay_ms bigint[])
+    RETURNS int
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$
+DECLARE
+    v_epoch int;
+    v_xid   xid8 := pg_current_xact_id();
+    v_now   timestamptz := clock_timestamp();
+    v_fresh uuid[];
+    v_rows  int;
+BEGIN
+    SELECT epoch INTO v_epoch FROM onceward.log_state WHERE topology_version = p_topology;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the topology changed' USING ERRCODE = 'OW001';
+    END IF;
+    IF cardinality(p_buckets) > 0 THEN
+        PERFORM pg_advisory_xact_lock(19011, b) FROM unnest(p_buckets) AS b;
+    END IF;
+    IF cardinality(p_digests) > 0 THEN
+        WITH fresh AS (
+            INSERT INTO onceward.message_key (digest, epoch) SELECT d, v_epoch FROM unnest(p_digests) AS d
+            ON CONFLICT DO NOTHING RETURNING digest)
+        SELECT array_agg(digest) INTO v_fresh FROM fresh;
+    END IF;
+    INSERT INTO onceward.message_log (
+        seq, xid, created_at, occurred_at, id, epoch, lane_id, copy, version, tenant_id, event_type, topic, ordering_key,
+        idempotency_key, correlation_id, causation_id, aggregate_type, aggregate_id, headers, payload)
+    SELECT nextval('onceward.message_seq'), v_xid, v_now, u.occurred, u.id, v_epoch,
+           CASE WHEN u.delay_ms IS NULL THEN u.lane ELSE 0 END, u.copy, u.version, u.tenant,
+           u.event_type, u.topic, u.ordering_key, u.idempotency_key, u.correlation, u.causation, u.aggregate_type,
+           u.aggregate_id, u.headers::jsonb, u.payload::jsonb
+    FROM unnest(p_id, p_digest, p_lane, p_copy, p_version, p_tenant, p_event_type, p_topic, p_ordering_key,
+                p_idempotency_key, p_correlation, p_causation, p_aggregate_type, p_aggregate_id, p_headers, p_payload,
+                p_occurred, p_delay_ms)
+         AS u(id, digest, lane, copy, version, tenant, event_type, topic, ordering_key, idempotency_key, correlation,
+              causation, aggregate_type, aggregate_id, headers, payload, occurred, delay_ms)
+    WHERE u.digest IS NULL
+       OR cardinality(v_fresh) = cardinality(p_digests)
+       OR EXISTS (SELECT FROM unnest(v_fresh) AS f WHERE f = u.digest);
+    GET DIAGNOSTICS v_rows = ROW_COUNT;
+    IF num_nonnulls(VARIADIC p_delay_ms) > 0 THEN
+        INSERT INTO onceward.deferred (lane_id, queue_id, seq, state, due_at, blocks, tenant_id, ordering_key, created_at, message)
+        SELECT u.lane, l.queue_id, 0, 'delayed', v_now + u.delay_ms * interval '1 ms', false, l.tenant_id, u.ordering_key, v_now,
+               jsonb_build_object('id', u.id, 'event_type', u.event_type, 'version', u.version, 'topic', u.topic,
+                   'idempotency_key', u.idempotency_key, 'correlation_id', u.correlation, 'causation_id', u.causation,
+                   'headers', u.headers::jsonb, 'payload', u.payload::jsonb, 'occurred_at', u.occurred)
+        FROM unnest(p_id, p_digest, p_lane, p_version, p_event_type, p_topic, p_ordering_key, p_idempotency_key, p_correlation,
+                    p_causation, p_headers, p_payload, p_occurred, p_delay_ms)
+             AS u(id, digest, lane, version, event_type, topic, ordering_key, idempotency_key, correlation, causation,
+                  headers, payload, occurred, delay_ms)
+        JOIN onceward.lane l ON l.id = u.lane
+        WHERE u.delay_ms IS NOT NULL
+          AND (u.digest IS NULL OR EXISTS (SELECT FROM unnest(v_fresh) AS f WHERE f = u.digest));
+    END IF;
+    RETURN v_rows;
+END
+$$;
+
+-- The lane's number, making the lane at first use.
+CREATE FUNCTION onceward.lane_of(p_queue int, p_tenant text, p_priority smallint, p_shard smallint) RETURNS int
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$
+DECLARE
+    v_id int;
+BEGIN
+    LOOP
+        SELECT id INTO v_id FROM onceward.lane
+        WHERE queue_id = p_queue AND tenant_id = p_tenant AND priority = p_priority AND shard = p_shard;
+        IF FOUND THEN RETURN v_id; END IF;
+        INSERT INTO onceward.lane (queue_id, tenant_id, priority, shard) VALUES (p_queue, p_tenant, p_priority, p_shard)
+        ON CONFLICT DO NOTHING RETURNING id INTO v_id;
+        IF FOUND THEN
+            INSERT INTO onceward.tenant (id) VALUES (p_tenant) ON CONFLICT DO NOTHING;
+            RETURN v_id;
+        END IF;
+    END LOOP;
+END
+$$;
+
+-- Puts messages aside, or away for good; also used for messages that are published with a delay.
+CREATE FUNCTION onceward.defer(p_rows jsonb) RETURNS TABLE (lane_id int, seq bigint, id bigint)
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$
+    INSERT INTO onceward.deferred (lane_id, queue_id, seq, state, due_at, blocks, attempts, lease, worker, first_error,
+        last_error, first_failed_at, tenant_id, ordering_key, created_at, message)
+    SELECT r.lane_id, l.queue_id, r.seq, r.state, CASE WHEN r.due_in_ms IS NULL THEN NULL ELSE clock_timestamp() + r.due_in_ms * interval '1 ms' END,
+        r.blocks, r.attempts, r.lease, r.worker, r.first_error, r.last_error, r.first_failed_at, l.tenant_id, r.ordering_key,
+        r.created_at, r.message
+    FROM jsonb_to_recordset(p_rows) AS r(lane_id int, seq bigint, state text, due_in_ms bigint, blocks boolean, attempts int,
+        lease bigint, worker text, first_error text, last_error text, first_failed_at timestamptz, ordering_key text,
+        created_at timestamptz, message jsonb)
+    JOIN onceward.lane l ON l.id = r.lane_id
+    RETURNING lane_id, seq, id
+$$;
+
+CREATE FUNCTION onceward.bury(p_rows jsonb) RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$
+    INSERT INTO onceward.dead_letters (event_id, tenant_id, queue, consumer, dead_letter_queue, event_type, version,
+        ordering_key, correlation_id, reason, attempts, first_error, last_error, first_failed_at, message)
+    SELECT r.event_id, r.tenant_id, r.queue, r.consumer, r.dead_letter_queue, r.event_type, r.version, r.ordering_key,
+        r.correlation_id, r.reason, r.attempts, r.first_error, r.last_error, r.first_failed_at, r.message
+    FROM jsonb_to_recordset(p_rows) AS r(event_id uuid, tenant_id text, queue text, consumer text, dead_letter_queue text,
+        event_type text, version int, ordering_key text, correlation_id text, reason text, attempts int, first_error text,
+        last_error text, first_failed_at timestamptz, message jsonb)
+$$;
+
+-- The lanes of a queue in which something can be done now.
+CREATE FUNCTION onceward.lanes_with_work(p_queue int) RETURNS TABLE (lane_id int, tenant_id text, priority smallint)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+    AS $$
+BEGIN
+    RETURN QUERY
+    SELECT l.id, l.tenant_id, l.priority
+    FROM onceward.lane l
+    LEFT JOIN LATERAL (
+        SELECT t.last_seq, t.open_xids FROM onceward.lane_turn t WHERE t.lane_id = l.id ORDER BY t.turn DESC LIMIT 1) c ON true
+    WHERE l.queue_id = p_queue
+      AND (EXISTS (SELECT FROM onceward.message_log m WHERE m.lane_id = l.id AND m.seq > coalesce(c.last_seq, 0))
+           OR EXISTS (SELECT FROM unnest(c.open_xids) AS x WHERE pg_visible_in_snapshot(x, pg_current_snapshot()))
+           OR EXISTS (SELECT FROM onceward.deferred d WHERE d.lane_id = l.id AND d.due_at <= clock_timestamp()));
+END
+$$;
+
+-- Milliseconds until something put aside in this queue wants attention; NULL: nothing is.
+CREATE FUNCTION onceward.next_due_ms(p_queue int) RETURNS bigint
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$
+    SELECT greatest(0, ceil(extract(epoch FROM min(d.due_at) - clock_timestamp()) * 1000))::bigint
+    FROM onceward.deferred d WHERE d.queue_id = p_queue AND d.due_at IS NOT NULL
+$$;
+
+-- Takes turns in those of the given lanes that nobody else is in. For each lane comes one row of kind 0 (where the lane
+-- stands, and the snapshot it was read with), then what can be handled: kind 1 put aside and due, kind 2 late, kind 3 new.
+-- Locking and reading are two statements because the reading needs a snapshot taken after the lock.
+CREATE FUNCTION onceward.take_turns(p_lanes int[], p_limit int)
+    RETURNS TABLE (
+        kind int, lane_id int, turn bigint, last_seq bigint, open_xids text, open_floors bigint[], careful_until bigint, starts int, snapshot text,
+        seq bigint, xid text, deferred_id bigint, state text, attempts int, lease bigint, first_error text, first_failed_at timestamptz,
+        blocked boolean, created_at timestamptz, occurred_at timestamptz, id uuid, version smallint, tenant_id text, event_type text,
+        topic text, ordering_key text, idempotency_key text, correlation_id text, causation_id text, headers text, payload text)
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan
+    AS $$
+DECLARE
+    v_locked int[];
+BEGIN
+    v_locked := ARRAY(SELECT l FROM unnest(p_lanes) AS l WHERE pg_try_advisory_xact_lock(19012, l));
+    RETURN QUERY
+    WITH place AS MATERIALIZED (
+        SELECT l.id AS lane_id, coalesce(c.turn, 0) AS turn, coalesce(c.last_seq, 0) AS last_seq,
+               coalesce(c.open_xids, '{}') AS open_xids, coalesce(c.open_floors, '{}') AS open_floors,
+               coalesce(c.careful_until, 0) AS careful_until,
+               EXISTS (SELECT FROM onceward.deferred d WHERE d.lane_id = l.id AND d.ordering_key IS NOT NULL AND d.blocks) AS has_blocked
+        FROM unnest(v_locked) AS l(id)
+        LEFT JOIN LATERAL (SELECT t.* FROM onceward.lane_turn t WHERE t.lane_id = l.id ORDER BY t.turn DESC LIMIT 1) c ON true)
+    SELECT 0, p.lane_id, p.turn, p.last_seq, p.open_xids::text, p.open_floors, p.careful_until, coalesce(s.starts, 0), pg_current_snapshot()::text,
+           NULL::bigint, NULL, NULL::bigint, NULL, NULL::int, NULL::bigint, NULL, NULL::timestamptz,
+           NULL::boolean, NULL::timestamptz, NULL::timestamptz, NULL::uuid, NULL::smallint, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+    FROM place p LEFT JOIN onceward.turn_start s ON s.lane_id = p.lane_id AND s.turn = p.turn + 1
+    UNION ALL
+    SELECT 1, p.lane_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+           d.seq, NULL, d.id, d.state, d.attempts, d.lease, d.first_error, d.first_failed_at,
+           CASE WHEN d.blocks OR d.ordering_key IS NULL THEN false ELSE EXISTS (
+               SELECT FROM onceward.deferred e WHERE e.lane_id = p.lane_id AND e.ordering_key = d.ordering_key AND e.blocks) END,
+           d.created_at, (d.message->>'occurred_at')::timestamptz, (d.message->>'id')::uuid, (d.message->>'version')::smallint,
+           d.tenant_id, d.message->>'event_type', d.message->>'topic', d.ordering_key, d.message->>'idempotency_key',
+           d.message->>'correlation_id', d.message->>'causation_id', (d.message->'headers')::text, (d.message->'payload')::text
+    FROM place p
+    CROSS JOIN LATERAL (
+        SELECT * FROM onceward.deferred d WHERE d.lane_id = p.lane_id AND d.due_at <= clock_timestamp()
+        ORDER BY d.due_at, d.id LIMIT p_limit) d
+    UNION ALL
+    SELECT 2, p.lane_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+           m.seq, m.xid::text, NULL, NULL, 0, 0, NULL, NULL,
+           m.ordering_key IS NOT NULL AND p.has_blocked AND EXISTS (
+               SELECT FROM onceward.deferred d WHERE d.lane_id = p.lane_id AND d.ordering_key = m.ordering_key AND d.blocks),
+           m.created_at, m.occurred_at, m.id, m.version, m.tenant_id, m.event_type, m.topic, m.ordering_key, m.idempotency_key,
+           m.correlation_id, m.causation_id, m.headers::text, m.payload::text
+    FROM place p
+    CROSS JOIN LATERAL unnest(p.open_xids, p.open_floors) AS o(xid, floor)
+    CROSS JOIN LATERAL (
+        SELECT * FROM onceward.message_log m
+        WHERE m.lane_id = p.lane_id AND m.seq > o.floor AND m.seq <= p.last_seq AND m.xid = o.xid
+        ORDER BY m.seq LIMIT p_limit) m
+    WHERE pg_visible_in_snapshot(o.xid, pg_current_snapshot())
+    UNION ALL
+    SELECT 3, p.lane_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+           m.seq, NULL, NULL, NULL, 0, 0, NULL, NULL,
+           m.ordering_key IS NOT NULL AND p.has_blocked AND EXISTS (
+               SELECT FROM onceward.deferred d WHERE d.lane_id = p.lane_id AND d.ordering_key = m.ordering_key AND d.blocks),
+           m.created_at, m.occurred_at, m.id, m.version, m.tenant_id, m.event_type, m.topic, m.ordering_key, m.idempotency_key,
+           m.correlation_id, m.causation_id, m.headers::text, m.payload::text
+    FROM place p
+    CROSS JOIN LATERAL (
+        SELECT * FROM onceward.message_log m WHERE m.lane_id = p.lane_id AND m.seq > p.last_seq ORDER BY m.seq LIMIT p_limit) m;
+END
+$$;
+
+-- Writes the next turn of each lane. The primary key refuses a second writer of the same turn.
+CREATE FUNCTION onceward.advance(p_lanes int[], p_turns bigint[], p_last_seqs bigint[], p_open_xids text[], p_open_floors text[], p_careful_until bigint[])
+    RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan
+    AS $$
+BEGIN
+    INSERT INTO onceward.lane_turn (lane_id, turn, last_seq, open_xids, open_floors, careful_until)
+    SELECT a.lane, a.turn, a.last_seq, a.xids::xid8[], a.floors::bigint[], a.careful
+    FROM unnest(p_lanes, p_turns, p_last_seqs, p_open_xids, p_open_floors, p_careful_until)
+         AS a(lane, turn, last_seq, xids, floors, careful);
+    DELETE FROM onceward.lane_turn t USING unnest(p_lanes, p_turns) AS a(lane, turn)
+    WHERE t.lane_id = a.lane AND t.turn = a.turn - 1;
+    DELETE FROM onceward.turn_start t USING unnest(p_lanes, p_turns) AS a(lane, turn)
+    WHERE t.lane_id = a.lane AND t.turn = a.turn;
+END
+$$;
+
+-- Remembers, outside the turn's own transaction, that it was begun.
+CREATE FUNCTION onceward.note_start(p_lanes int[], p_turns bigint[]) RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$
+    INSERT INTO onceward.turn_start AS s (lane_id, turn, starts)
+    SELECT a.lane, a.turn, 1 FROM unnest(p_lanes, p_turns) AS a(lane, turn)
+    ON CONFLICT (lane_id, turn) DO UPDATE SET starts = s.starts + 1
+$$;
+
+-- What was put aside is through: it goes, and with it the reason for its followers to wait. At most p_release followers
+-- of each key become due, in their order.
+CREATE FUNCTION onceward.settle_deferred(p_ids bigint[], p_release int) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$
+DECLARE
+    v_now timestamptz := clock_timestamp();      -- one time for all, so that equal times leave the order to the id
+BEGIN
+    WITH gone AS (
+        DELETE FROM onceward.deferred d WHERE d.id = ANY (p_ids) RETURNING d.lane_id, d.ordering_key),
+    keys AS (SELECT DISTINCT g.lane_id, g.ordering_key FROM gone g WHERE g.ordering_key IS NOT NULL)
+    UPDATE onceward.deferred f SET due_at = v_now
+    FROM keys k
+    CROSS JOIN LATERAL (
+        SELECT n.id FROM onceward.deferred n
+        WHERE n.lane_id = k.lane_id AND n.ordering_key = k.ordering_key AND n.blocks AND n.id <> ALL (p_ids)
+        ORDER BY n.id LIMIT p_release) n
+    WHERE f.id = n.id AND f.state = 'parked' AND f.due_at IS NULL
+      AND NOT EXISTS (SELECT FROM onceward.deferred h
+                      WHERE h.lane_id = f.lane_id AND h.ordering_key = f.ordering_key AND h.blocks AND h.id < f.id
+                        AND h.id <> ALL (p_ids) AND h.state <> 'parked');
+END
+$$;
+
+-- A message put aside goes on waiting: after a failed attempt, for a newer worker, or behind its predecessor.
+CREATE FUNCTION onceward.redefer(p_rows jsonb) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$
+BEGIN
+    UPDATE onceward.deferred d
+    SET state = r.state, blocks = r.blocks, attempts = r.attempts, lease = r.lease, worker = r.worker,
+        due_at = CASE WHEN r.due_in_ms IS NULL THEN NULL ELSE clock_timestamp() + r.due_in_ms * interval '1 ms' END,
+        first_error = coalesce(d.first_error, r.last_error), last_error = coalesce(r.last_error, d.last_error),
+        first_failed_at = CASE WHEN r.last_error IS NULL THEN d.first_failed_at ELSE coalesce(d.first_failed_at, clock_timestamp()) END
+    FROM jsonb_to_recordset(p_rows) AS r(id bigint, state text, due_in_ms bigint, blocks boolean, attempts int, lease bigint,
+        worker text, last_error text)
+    WHERE d.id = r.id;
+    -- Followers that had been let go with it wait again.
+    UPDATE onceward.deferred f SET due_at = NULL
+    FROM jsonb_to_recordset(p_rows) AS r(id bigint, state text)
+    JOIN onceward.deferred d ON d.id = r.id
+    WHERE r.state <> 'parked' AND d.ordering_key IS NOT NULL AND d.blocks AND f.lane_id = d.lane_id
+      AND f.ordering_key = d.ordering_key AND f.blocks AND f.id > d.id AND f.state = 'parked' AND f.due_at IS NOT NULL;
+END
+$$;
+
+-- Ends a lease, if it is still this worker's: FALSE means that somebody rescued the message meanwhile. Followers of the
+-- key are parked by turns, so the lane is shared-locked while they are looked for.
+CREATE FUNCTION onceward.end_lease(p_id bigint, p_lease bigint) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$
+DECLARE
+    v_lane int;
+    v_key  text;
+BEGIN
+    SELECT lane_id, ordering_key INTO v_lane, v_key FROM onceward.deferred WHERE id = p_id AND lease = p_lease AND state = 'leased';
+    IF NOT FOUND THEN RETURN false; END IF;
+    IF v_key IS NOT NULL THEN
+        PERFORM pg_advisory_xact_lock_shared(19012, v_lane);
+    END IF;
+    PERFORM FROM onceward.deferred WHERE id = p_id AND lease = p_lease AND state = 'leased' FOR UPDATE;
+    IF NOT FOUND THEN RETURN false; END IF;
+    PERFORM onceward.settle_deferred(ARRAY[p_id], 1);
+    RETURN true;
+END
+$$;
+
+-- Gives a lease up to a later time, if it is still this worker's.
+CREATE FUNCTION onceward.return_lease(p_row jsonb, p_lease bigint) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$
+BEGIN
+    PERFORM FROM onceward.deferred WHERE id = (p_row->>'id')::bigint AND lease = p_lease AND state = 'leased' FOR UPDATE;
+    IF NOT FOUND THEN RETURN false; END IF;
+    PERFORM onceward.redefer(jsonb_build_array(p_row));
+    RETURN true;
+END
+$$;
+
+-- Extends the leases a worker still holds; gives back the ones that are still its own.
+CREATE FUNCTION onceward.heartbeat(p_ids bigint[], p_leases bigint[], p_lease_ms bigint) RETURNS SETOF bigint
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$
+    UPDATE onceward.deferred d SET due_at = clock_timestamp() + p_lease_ms * interval '1 ms'
+    FROM unnest(p_ids, p_leases) AS h(id, lease)
+    WHERE d.id = h.id AND d.lease = h.lease AND d.state = 'leased'
+    RETURNING d.id
+$$;
+
+-- Lets everything that waited for a newer worker be looked at again: a worker with new abilities has started.
+CREATE FUNCTION onceward.recheck_waiting(p_queue int) RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$
+    UPDATE onceward.deferred SET due_at = clock_timestamp() WHERE queue_id = p_queue AND state = 'waiting' AND due_at IS NOT NULL
+$$;
+
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA onceward FROM PUBLIC;
+GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA onceward TO onceward_app;

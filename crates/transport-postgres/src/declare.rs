@@ -1,0 +1,167 @@
+//! Writing the topology into the database, and saying where the two differ.
+
+use onceward_db::{DbConfig, DbError, migrate::owner};
+use onceward_topology::{ExchangeKind, Queue, QueueKind, Topology, pattern};
+use onceward_transport::TransportError;
+use tokio_postgres::Transaction;
+
+/// Makes the database's routes equal to `topology`. Exchanges and queues are never removed; a queue
+/// whose shards or priorities differ is an error, because messages of one key would change lanes.
+/// `true`: something changed.
+pub async fn declare(config: &DbConfig, topology: &Topology) -> Result<bool, TransportError> {
+    if let Err(problems) = topology.validate() {
+        let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        return Err(TransportError::Topology(format!(
+            "the topology is not valid: {}",
+            problems.join("; ")
+        )));
+    }
+    let mut client = owner(config).await?;
+    let tx = client.transaction().await.map_err(DbError::from)?;
+    let changed = declare_in(&tx, topology).await?;
+    tx.commit().await.map_err(DbError::from)?;
+    Ok(changed)
+}
+
+async fn declare_in(tx: &Transaction<'_>, topology: &Topology) -> Result<bool, TransportError> {
+    // One declarer at a time; publishers only read this row, so they do not wait.
+    let version = "SELECT topology_version FROM onceward.log_state FOR UPDATE";
+    tx.query_one(version, &[]).await.map_err(DbError::from)?;
+    let mut changed = false;
+    for exchange in &topology.exchanges {
+        changed |= declare_exchange(tx, &exchange.name, exchange.kind).await?;
+    }
+    for queue in topology
+        .queues
+        .iter()
+        .filter(|queue| queue.kind == QueueKind::Work)
+    {
+        changed |= declare_queue(tx, queue).await?;
+        changed |= bind(tx, topology, queue).await?;
+    }
+    if changed {
+        tx.execute(
+            "UPDATE onceward.log_state SET topology_version = topology_version + 1",
+            &[],
+        )
+        .await
+        .map_err(DbError::from)?;
+    }
+    Ok(changed)
+}
+
+async fn declare_exchange(
+    tx: &Transaction<'_>,
+    name: &str,
+    kind: ExchangeKind,
+) -> Result<bool, TransportError> {
+    let kind = word(kind);
+    let known = tx
+        .query_opt(
+            "SELECT kind FROM onceward.exchange WHERE name = $1",
+            &[&name],
+        )
+        .await
+        .map_err(DbError::from)?;
+    match known {
+        Some(row) if row.get::<_, &str>(0) == kind => Ok(false),
+        Some(row) => Err(TransportError::Topology(format!(
+            "exchange \"{name}\" exists as {} and is declared as {kind}; give the new one another name",
+            row.get::<_, &str>(0)
+        ))),
+        None => {
+            tx.execute(
+                "INSERT INTO onceward.exchange (name, kind) VALUES ($1, $2)",
+                &[&name, &kind],
+            )
+            .await
+            .map_err(DbError::from)?;
+            Ok(true)
+        }
+    }
+}
+
+async fn declare_queue(tx: &Transaction<'_>, queue: &Queue) -> Result<bool, TransportError> {
+    let shards = i16::try_from(queue.shards).unwrap_or(i16::MAX);
+    let max_priority = i16::from(queue.max_priority.unwrap_or(0));
+    let definition = serde_json::to_value(queue)
+        .map_err(|error| TransportError::Malformed(error.to_string()))?;
+    let known = tx
+        .query_opt(
+            "SELECT shards, max_priority, definition FROM onceward.queue WHERE name = $1",
+            &[&queue.name],
+        )
+        .await
+        .map_err(DbError::from)?;
+    if let Some(row) = known {
+        let (known_shards, known_priority): (i16, i16) = (row.get(0), row.get(1));
+        if (known_shards, known_priority) != (shards, max_priority) {
+            return Err(TransportError::Topology(format!(
+                "queue \"{}\" exists with {known_shards} shards and priorities up to {known_priority}, and is declared with \
+                 {shards} and {max_priority}: messages of one key would change lanes and lose their order; declare a new queue instead",
+                queue.name
+            )));
+        }
+        if row.get::<_, serde_json::Value>(2) == definition {
+            return Ok(false);
+        }
+    }
+    tx.execute(
+        "INSERT INTO onceward.queue (name, shards, max_priority, definition) VALUES ($1, $2, $3, $4)
+         ON CONFLICT (name) DO UPDATE SET definition = EXCLUDED.definition",
+        &[&queue.name, &shards, &max_priority, &definition],
+    )
+    .await
+    .map_err(DbError::from)?;
+    Ok(true)
+}
+
+/// The queue's bindings become exactly those declared.
+async fn bind(
+    tx: &Transaction<'_>,
+    topology: &Topology,
+    queue: &Queue,
+) -> Result<bool, TransportError> {
+    let mut exchanges = Vec::new();
+    let mut patterns = Vec::new();
+    let mut regexes = Vec::new();
+    for binding in topology
+        .bindings
+        .iter()
+        .filter(|binding| binding.queue == queue.name)
+    {
+        let kind = topology
+            .find_exchange(&binding.exchange)
+            .map_or(ExchangeKind::Direct, |exchange| exchange.kind);
+        exchanges.push(binding.exchange.as_str());
+        patterns.push(binding.pattern.as_str());
+        regexes.push(pattern::to_regex(kind, &binding.pattern));
+    }
+    let removed = tx
+        .execute(
+            "DELETE FROM onceward.binding b USING onceward.queue q
+             WHERE q.name = $1 AND b.queue_id = q.id
+               AND NOT EXISTS (SELECT FROM unnest($2::text[], $3::text[]) AS d(e, p) WHERE d.e = b.exchange AND d.p = b.pattern)",
+            &[&queue.name, &exchanges, &patterns],
+        )
+        .await
+        .map_err(DbError::from)?;
+    let added = tx
+        .execute(
+            "INSERT INTO onceward.binding (exchange, queue_id, pattern, regex)
+             SELECT d.e, q.id, d.p, d.r FROM unnest($2::text[], $3::text[], $4::text[]) AS d(e, p, r), onceward.queue q
+             WHERE q.name = $1 ON CONFLICT DO NOTHING",
+            &[&queue.name, &exchanges, &patterns, &regexes],
+        )
+        .await
+        .map_err(DbError::from)?;
+    Ok(removed + added > 0)
+}
+
+fn word(kind: ExchangeKind) -> &'static str {
+    match kind {
+        ExchangeKind::Topic => "topic",
+        ExchangeKind::Direct => "direct",
+        ExchangeKind::Fanout => "fanout",
+    }
+}

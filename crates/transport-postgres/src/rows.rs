@@ -1,0 +1,211 @@
+//! Reading the rows of `onceward.take_turns`, and writing messages that are put aside.
+
+use crate::{
+    append::stored_headers,
+    cursor::{LaneCursor, Snapshot},
+};
+use jiff::Timestamp;
+use onceward_db::Row;
+use onceward_envelope::{
+    Actor, CorrelationId, ENVELOPE_SCHEMA_VERSION, Envelope, EventType, IdempotencyKey, TenantId,
+    TraceContext,
+};
+use onceward_transport::{Delivery, TransportError};
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+/// Where a lane stands.
+#[derive(Clone, Debug)]
+pub(crate) struct LaneHead {
+    pub lane_id: i32,
+    pub turn: i64,
+    pub cursor: LaneCursor,
+    pub careful_until: i64,
+    pub starts: i32,
+    pub snapshot: Snapshot,
+}
+
+/// Where a message was found.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub lane_id: i32,
+    pub seq: i64,
+    /// The transaction that brought it late.
+    pub late_xid: Option<u64>,
+    /// Its row among the messages put aside.
+    pub deferred: Option<Deferred>,
+    /// It stands behind another of its key.
+    pub blocked: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Deferred {
+    pub id: i64,
+    pub attempts: i32,
+    pub lease: i64,
+    /// Its last worker let the lease run out.
+    pub rescued: bool,
+}
+
+/// A row that holds a message. One that cannot be read is kept as it is.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub place: Place,
+    pub message: Result<Delivery, Unreadable>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Unreadable {
+    pub error: String,
+    pub raw: Value,
+}
+
+pub(crate) enum TurnRow {
+    Head(LaneHead),
+    Message(Box<Found>),
+}
+
+pub(crate) fn read(row: &Row) -> Result<TurnRow, TransportError> {
+    let kind: i32 = row.get("kind");
+    if kind == 0 {
+        return head(row).map(TurnRow::Head).ok_or_else(|| {
+            TransportError::Malformed(
+                "a lane's place cannot be read; is the server newer than this program?".into(),
+            )
+        });
+    }
+    let attempts: i32 = row.get("attempts");
+    let state: Option<&str> = row.get("state");
+    let place = Place {
+        lane_id: row.get("lane_id"),
+        seq: row.get("seq"),
+        late_xid: row
+            .get::<_, Option<&str>>("xid")
+            .and_then(|xid| xid.parse().ok()),
+        deferred: row.get::<_, Option<i64>>("deferred_id").map(|id| Deferred {
+            id,
+            attempts,
+            lease: row.get("lease"),
+            rescued: state == Some("leased"),
+        }),
+        blocked: row.get("blocked"),
+    };
+    let rescued = i32::from(
+        place
+            .deferred
+            .as_ref()
+            .is_some_and(|deferred| deferred.rescued),
+    );
+    let attempt = u32::try_from(attempts + rescued + 1).unwrap_or(1);
+    let message = delivery(row, attempt).map_err(|error| Unreadable {
+        error,
+        raw: raw(row),
+    });
+    Ok(TurnRow::Message(Box::new(Found { place, message })))
+}
+
+fn head(row: &Row) -> Option<LaneHead> {
+    Some(LaneHead {
+        lane_id: row.get("lane_id"),
+        turn: row.get("turn"),
+        cursor: LaneCursor::from_columns(
+            row.get("last_seq"),
+            row.get("open_xids"),
+            &row.get::<_, Vec<i64>>("open_floors"),
+        )?,
+        careful_until: row.get("careful_until"),
+        starts: row.get("starts"),
+        snapshot: Snapshot::parse(row.get("snapshot"))?,
+    })
+}
+
+fn delivery(row: &Row, attempt: u32) -> Result<Delivery, String> {
+    let published_at: Timestamp = row.get("created_at");
+    let event_id: Uuid = row.get("id");
+    let tenant =
+        TenantId::new(row.get::<_, &str>("tenant_id")).map_err(|error| error.to_string())?;
+    let version: i16 = row.get("version");
+    let event_type = EventType::new(row.get::<_, &str>("event_type"), version.unsigned_abs())
+        .map_err(|error| error.to_string())?;
+    let mut headers: Map<String, Value> = match row.get::<_, Option<&str>>("headers") {
+        Some(text) => serde_json::from_str(text).map_err(|error| format!("headers: {error}"))?,
+        None => Map::new(),
+    };
+    let actor: Option<Actor> = headers
+        .remove("actor")
+        .and_then(|actor| serde_json::from_value(actor).ok());
+    let trace = headers
+        .get("traceparent")
+        .and_then(Value::as_str)
+        .and_then(TraceContext::parse);
+    let extensions = match headers.remove("extensions") {
+        Some(Value::Object(extensions)) => extensions,
+        _ => Map::new(),
+    };
+    let idempotency_key = match row.get::<_, Option<&str>>("idempotency_key") {
+        Some(key) => IdempotencyKey::new(key).map_err(|error| error.to_string())?,
+        None => IdempotencyKey::from(event_id),
+    };
+    let envelope = Envelope {
+        event_id,
+        event_type,
+        schema_version: ENVELOPE_SCHEMA_VERSION,
+        tenant_id: tenant.clone(),
+        correlation_id: CorrelationId::new(row.get::<_, &str>("correlation_id"))
+            .map_err(|error| error.to_string())?,
+        causation_id: row.get("causation_id"),
+        idempotency_key,
+        actor,
+        occurred_at: row
+            .get::<_, Option<Timestamp>>("occurred_at")
+            .unwrap_or(published_at),
+        extensions,
+        payload: serde_json::from_str(row.get("payload"))
+            .map_err(|error| format!("payload: {error}"))?,
+        trace,
+    };
+    Ok(Delivery {
+        envelope,
+        topic: row.get("topic"),
+        ordering_key: row.get("ordering_key"),
+        queue_tenant: tenant,
+        attempt,
+        published_at,
+        first_error: row.get("first_error"),
+        first_failed_at: row.get("first_failed_at"),
+    })
+}
+
+/// The message as `onceward.deferred` and `onceward.dead_letters` keep it.
+pub(crate) fn stored(delivery: &Delivery) -> Value {
+    let envelope = &delivery.envelope;
+    json!({
+        "id": envelope.event_id,
+        "event_type": envelope.event_type.name(),
+        "version": envelope.event_type.version(),
+        "topic": delivery.topic,
+        "idempotency_key": envelope.idempotency_key,
+        "correlation_id": envelope.correlation_id,
+        "causation_id": envelope.causation_id,
+        "headers": stored_headers(envelope),
+        "payload": envelope.payload,
+        "occurred_at": envelope.occurred_at,
+    })
+}
+
+/// The columns of a message that could not be read.
+fn raw(row: &Row) -> Value {
+    json!({
+        "id": row.get::<_, Uuid>("id"),
+        "tenant_id": row.get::<_, &str>("tenant_id"),
+        "event_type": row.get::<_, &str>("event_type"),
+        "version": row.get::<_, i16>("version"),
+        "topic": row.get::<_, &str>("topic"),
+        "ordering_key": row.get::<_, Option<&str>>("ordering_key"),
+        "idempotency_key": row.get::<_, Option<&str>>("idempotency_key"),
+        "correlation_id": row.get::<_, &str>("correlation_id"),
+        "causation_id": row.get::<_, Option<&str>>("causation_id"),
+        "headers": row.get::<_, Option<&str>>("headers"),
+        "payload": row.get::<_, &str>("payload"),
+    })
+}

@@ -1,0 +1,30 @@
+//! What can go wrong on a bus.
+
+use onceward_db::DbError;
+
+/// An error of the bus or of the database behind it.
+#[derive(Debug, thiserror::Error)]
+pub enum TransportError {
+    /// The database said no or is gone.
+    #[error(transparent)]
+    Db(#[from] DbError),
+    /// The queue is not declared on this bus.
+    #[error("queue \"{0}\" is not declared; run `onceward migrate`")]
+    UnknownQueue(String),
+    /// The exchange is not declared on this bus.
+    #[error("exchange \"{0}\" is not declared; add it to a service's topology")]
+    UnknownExchange(String),
+    /// What is declared on the bus differs from what the code says and cannot be changed in place.
+    #[error("{0}")]
+    Topology(String),
+    /// A stored message cannot be read back.
+    #[error("{0}")]
+    Malformed(String),
+}
+
+impl TransportError {
+    /// Trying again later may work.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Db(error) if error.is_transient())
+    }
+}
