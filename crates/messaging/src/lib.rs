@@ -1,0 +1,23 @@
+//! Publishing and consuming: state, effects and messages in one transaction.
+//!
+//! - [`outbox`]: the only way to publish; it takes a transaction.
+//! - [`consumer`]: declares who handles what, and runs it: receive → check tenant → validate →
+//!   handle → settle, with retries, order per key, dead letters.
+//! - [`inbox`]: remembers what was handled, for buses that may deliver twice.
+//! - [`schedule`]: cron ticks that are published once across all instances.
+//!
+//! Delivery is at least once; effects are applied once.
+
+pub mod consumer;
+mod event;
+mod failure;
+pub mod inbox;
+pub mod measure;
+pub mod outbox;
+pub mod schedule;
+mod store;
+
+pub use consumer::{Consumer, Handler, LeasedHandler, Mode};
+pub use event::{Event, Received};
+pub use failure::Failure;
+pub use outbox::{NewMessage, PublishError, Publisher};

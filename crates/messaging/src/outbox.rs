@@ -1,0 +1,236 @@
+//! The outbox: publishing is a write in the caller's transaction, and there is no other way.
+
+use crate::Event;
+use onceward_db::Tx;
+use onceward_envelope::{
+    Clock, ENVELOPE_SCHEMA_VERSION, Envelope, EventType, IdempotencyKey, Ids, SchemaError,
+    SchemaRegistry, SystemClock, SystemIds, TenantId,
+};
+use onceward_topology::Topic;
+use onceward_transport::TransportError;
+use onceward_transport_postgres::{
+    PostgresTransport,
+    append::{self, Outgoing},
+};
+use serde_json::{Map, Value};
+use std::{sync::Arc, time::Duration};
+use uuid::Uuid;
+
+/// What publishing needs beside the transaction. Attached to the database handle at start.
+pub struct Publisher {
+    bus: PostgresTransport,
+    schemas: SchemaRegistry,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn Ids>,
+}
+
+impl Publisher {
+    /// A publisher by the machine's clock.
+    pub fn new(bus: PostgresTransport, schemas: SchemaRegistry) -> Self {
+        Self {
+            bus,
+            schemas,
+            clock: Arc::new(SystemClock),
+            ids: Arc::new(SystemIds),
+        }
+    }
+
+    /// The same with another clock and other ids, for tests.
+    pub fn with_doors(mut self, clock: Arc<dyn Clock>, ids: Arc<dyn Ids>) -> Self {
+        (self.clock, self.ids) = (clock, ids);
+        self
+    }
+}
+
+/// Why a message was not accepted. Nothing was written.
+#[derive(Debug, thiserror::Error)]
+pub enum PublishError {
+    /// The payload breaks its contract, or there is none.
+    #[error(transparent)]
+    Contract(#[from] SchemaError),
+    /// Something about the message is wrong.
+    #[error("{0}")]
+    Invalid(String),
+    /// The bus cannot take it.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+    /// The transaction comes from a database handle that nothing can publish through.
+    #[error("this transaction cannot publish: begin it on the service's own database handle")]
+    NoPublisher,
+}
+
+impl PublishError {
+    /// Trying again later may work.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Transport(error) if error.is_transient())
+    }
+}
+
+/// A message in its general form, for payloads that have no Rust type.
+#[derive(Clone, Debug)]
+pub struct NewMessage {
+    /// `order.placed.v1`.
+    pub event_type: String,
+    /// `<exchange>:<routing key>`.
+    pub topic: String,
+    /// The fact itself.
+    pub payload: Value,
+    /// Messages with equal keys are handled in the order of their commits.
+    pub ordering_key: Option<String>,
+    /// The same key is published once.
+    pub idempotency_key: Option<String>,
+    /// The aggregate's type and id.
+    pub aggregate: Option<(String, String)>,
+    /// Further top-level attributes of the envelope.
+    pub extensions: Map<String, Value>,
+    /// Not to be handled before this time has passed.
+    pub delay: Option<Duration>,
+    /// 0 is the lowest; queues without priorities ignore it.
+    pub priority: u8,
+}
+
+impl NewMessage {
+    /// A message without any of the options.
+    pub fn new(event_type: impl Into<String>, topic: impl Into<String>, payload: Value) -> Self {
+        Self {
+            event_type: event_type.into(),
+            topic: topic.into(),
+            payload,
+            ordering_key: None,
+            idempotency_key: None,
+            aggregate: None,
+            extensions: Map::new(),
+            delay: None,
+            priority: 0,
+        }
+    }
+
+    /// The message form of an event.
+    pub fn from_event<E: Event>(event: &E, tenant: &TenantId) -> Result<Self, PublishError> {
+        let payload = serde_json::to_value(event)
+            .map_err(|error| PublishError::Invalid(error.to_string()))?;
+        Ok(Self {
+            ordering_key: event.ordering_key(),
+            idempotency_key: event.idempotency_key(),
+            aggregate: event.aggregate(),
+            ..Self::new(E::TYPE, event.topic(tenant), payload)
+        })
+    }
+
+    /// Sets the ordering key.
+    pub fn ordered_by(mut self, key: impl Into<String>) -> Self {
+        self.ordering_key = Some(key.into());
+        self
+    }
+
+    /// Sets the idempotency key.
+    pub fn once_per(mut self, key: impl Into<String>) -> Self {
+        self.idempotency_key = Some(key.into());
+        self
+    }
+
+    /// Sets the delay.
+    pub fn after(mut self, delay: Duration) -> Self {
+        self.delay = Some(delay);
+        self
+    }
+
+    /// Sets the priority.
+    pub fn with_priority(mut self, priority: u8) -> Self {
+        self.priority = priority;
+        self
+    }
+}
+
+/// Publishes an event with the commit of `tx`. Gives the event's id.
+pub async fn publish<E: Event>(tx: &mut Tx, event: &E) -> Result<Uuid, PublishError> {
+    let tenant = tx.tenant().map_err(TransportError::from)?.clone();
+    send(tx, NewMessage::from_event(event, &tenant)?).await
+}
+
+/// Publishes many events; they are written by one statement.
+pub async fn publish_all<E: Event>(tx: &mut Tx, events: &[E]) -> Result<Vec<Uuid>, PublishError> {
+    let mut ids = Vec::with_capacity(events.len());
+    for event in events {
+        ids.push(publish(tx, event).await?);
+    }
+    Ok(ids)
+}
+
+/// Publishes a message in its general form with the commit of `tx`.
+pub async fn send(tx: &mut Tx, message: NewMessage) -> Result<Uuid, PublishError> {
+    let publisher: Arc<Publisher> = tx.context().ok_or(PublishError::NoPublisher)?;
+    let outgoing = publisher.check(tx, message)?;
+    let id = outgoing.envelope.event_id;
+    append::append(&publisher.bus, tx, outgoing).await?;
+    Ok(id)
+}
+
+impl Publisher {
+    fn check(&self, tx: &Tx, message: NewMessage) -> Result<Outgoing, PublishError> {
+        let invalid = |error: &dyn std::fmt::Display| PublishError::Invalid(error.to_string());
+        let tenant = tx.tenant().map_err(TransportError::from)?.clone();
+        let event_type: EventType = message
+            .event_type
+            .parse()
+            .map_err(|error| invalid(&error))?;
+        let topic: Topic = message.topic.parse().map_err(|error| invalid(&error))?;
+        check_routing_tenant(&topic, &tenant)?;
+        if message
+            .ordering_key
+            .as_ref()
+            .is_some_and(|key| key.is_empty() || key.len() > 255)
+        {
+            return Err(PublishError::Invalid(
+                "an ordering key has 1 to 255 bytes".into(),
+            ));
+        }
+        self.schemas
+            .validate(event_type.schema_id(), &message.payload)?;
+        let event_id = self.ids.event_id();
+        let deduplicate = message.idempotency_key.is_some();
+        let idempotency_key = match message.idempotency_key {
+            Some(key) => IdempotencyKey::new(key).map_err(|error| invalid(&error))?,
+            None => IdempotencyKey::from(event_id),
+        };
+        let scope = tx.scope();
+        let envelope = Envelope {
+            event_id,
+            event_type,
+            schema_version: ENVELOPE_SCHEMA_VERSION,
+            tenant_id: tenant,
+            correlation_id: scope.correlation_id.clone(),
+            causation_id: scope.causation_id.clone(),
+            idempotency_key,
+            actor: scope.actor.user_id.is_some().then(|| scope.actor.clone()),
+            occurred_at: self.clock.now(),
+            extensions: message.extensions,
+            payload: message.payload,
+            trace: scope.trace.clone(),
+        };
+        Ok(Outgoing {
+            envelope,
+            topic,
+            ordering_key: message.ordering_key,
+            deduplicate,
+            aggregate: message.aggregate,
+            delay: message.delay,
+            priority: message.priority,
+        })
+    }
+}
+
+/// `tenant.<id>.…` in a routing key must be the tenant that publishes.
+fn check_routing_tenant(topic: &Topic, tenant: &TenantId) -> Result<(), PublishError> {
+    match routing_tenant(&topic.routing_key) {
+        Some(named) if named != tenant.as_str() => Err(PublishError::Invalid(format!(
+            "the routing key names tenant \"{named}\", but the transaction belongs to \"{tenant}\""
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// The tenant that a routing key of the form `tenant.<id>.…` names.
+pub(crate) fn routing_tenant(routing_key: &str) -> Option<&str> {
+    routing_key.strip_prefix("tenant.")?.split('.').next()
+}

@@ -1,0 +1,7 @@
+//! The statements of this crate.
+
+pub const RECORD_INBOX: &str = "SELECT onceward.record_inbox($1, $2, $3)";
+pub const DECLARE_SCHEDULE: &str = "SELECT onceward.declare_schedule($1, $2, $3)";
+pub const DUE_SCHEDULES: &str = "SELECT name, next_at FROM onceward.due_schedules($1)";
+pub const TICKED: &str = "SELECT onceward.ticked($1, $2, $3)";
+pub const ACTIVE_TENANTS: &str = "SELECT id FROM onceward.tenant WHERE active ORDER BY id";
