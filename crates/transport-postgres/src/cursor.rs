@@ -58,7 +58,58 @@ pub struct Taken {
     pub late: BTreeMap<u64, (i64, bool)>,
 }
 
+/// How a turn found a message, in the order in which a lane is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Among those put aside: taking it does not move the lane.
+    Aside,
+    /// Behind the lane's place, brought by a transaction that was open when the lane was read past it.
+    Late {
+        /// The transaction.
+        xid: u64,
+        /// The message's number.
+        seq: i64,
+    },
+    /// Beyond the lane's place.
+    New {
+        /// The message's number.
+        seq: i64,
+    },
+}
+
 impl LaneCursor {
+    /// How many of what was `found` a turn takes, from the front, and what that means for the lane.
+    /// `limit` bounded the search for each late transaction; `most` bounds the turn.
+    ///
+    /// Nothing new is taken while late messages remain. Otherwise the place would move past new
+    /// messages of a transaction that is still searched, and they would be found again as late ones;
+    /// and a new message could overtake a late one of its key.
+    pub fn take(&self, found: &[Source], limit: usize, most: usize) -> (usize, Taken) {
+        let mut count = most.min(found.len());
+        let mut late: BTreeMap<u64, (i64, bool)> = BTreeMap::new();
+        let mut seen: BTreeMap<u64, usize> = BTreeMap::new();
+        for (index, source) in found.iter().enumerate() {
+            let &Source::Late { xid, seq } = source else { continue };
+            let floor = self.open.get(&xid).copied().unwrap_or_default();
+            let (reached, more) = late.entry(xid).or_insert((floor, false));
+            let seen = seen.entry(xid).or_default();
+            *seen += 1;
+            if index < count {
+                *reached = seq;
+            }
+            *more |= index >= count || *seen >= limit;
+        }
+        if late.values().any(|&(_, more)| more) {
+            let old = found.iter().take_while(|source| !matches!(source, Source::New { .. })).count();
+            count = count.min(old);
+        }
+        let newest = match found[..count].last() {
+            Some(&Source::New { seq }) => Some(seq),
+            _ => None,
+        };
+        (count, Taken { newest, late })
+    }
+
     /// The place after a turn that read with `snapshot`.
     pub fn after(&self, snapshot: &Snapshot, taken: &Taken) -> Self {
         let mut open = BTreeMap::new();
@@ -184,6 +235,33 @@ mod tests {
         };
         let next = start.after(&snapshot(20, &[]), &taken);
         assert_eq!(next.open, BTreeMap::from([(3, 20)]));
+    }
+
+    #[test]
+    fn nothing_new_is_taken_while_late_messages_remain() {
+        let start = LaneCursor {
+            last_seq: 10,
+            open: BTreeMap::from([(3, 1)]),
+        };
+        let late = Source::Late { xid: 3, seq: 4 };
+        let (count, taken) = start.take(&[late, Source::New { seq: 11 }], 1, usize::MAX);
+        assert_eq!((count, taken.newest), (1, None));
+        assert_eq!(taken.late, BTreeMap::from([(3, (4, true))]));
+        let (count, taken) = start.take(&[late, Source::New { seq: 11 }], 2, usize::MAX);
+        assert_eq!((count, taken.newest), (2, Some(11)));
+        assert_eq!(taken.late, BTreeMap::from([(3, (4, false))]));
+    }
+
+    #[test]
+    fn a_careful_turn_leaves_the_late_messages_it_did_not_take_to_be_found_again() {
+        let start = LaneCursor {
+            last_seq: 10,
+            open: BTreeMap::from([(3, 1), (5, 2)]),
+        };
+        let found = [Source::Late { xid: 3, seq: 4 }, Source::Late { xid: 5, seq: 6 }];
+        let (count, taken) = start.take(&found, 9, 1);
+        assert_eq!((count, taken.newest), (1, None));
+        assert_eq!(taken.late, BTreeMap::from([(3, (4, false)), (5, (2, true))]));
     }
 
     #[test]

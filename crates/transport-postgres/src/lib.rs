@@ -156,6 +156,12 @@ impl PostgresTransport {
         }
     }
 
+    /// The same bus, whose turns are transactions of `db`: one that can publish, for instance.
+    pub fn with_db(mut self, db: Db) -> Self {
+        self.db = db;
+        self
+    }
+
     /// Listens for other processes' notifications from now on; a process that only publishes need not.
     pub fn listen(&self) {
         self.wakes.listen();

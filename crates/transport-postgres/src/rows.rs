@@ -2,7 +2,7 @@
 
 use crate::{
     append::stored_headers,
-    cursor::{LaneCursor, Snapshot},
+    cursor::{LaneCursor, Snapshot, Source},
 };
 use jiff::Timestamp;
 use onceward_db::Row;
@@ -36,6 +36,16 @@ pub(crate) struct Place {
     pub deferred: Option<Deferred>,
     /// It stands behind another of its key.
     pub blocked: bool,
+}
+
+impl Place {
+    pub(crate) fn source(&self) -> Source {
+        match (&self.deferred, self.late_xid) {
+            (Some(_), _) => Source::Aside,
+            (None, Some(xid)) => Source::Late { xid, seq: self.seq },
+            (None, None) => Source::New { seq: self.seq },
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! A turn: messages of some lanes, handled and settled in one transaction.
 
 use crate::{
-    cursor::Taken,
+    cursor::{Source, Taken},
     queue::{LaneGuard, LaneQueue},
     rows::{self, Found, LaneHead, Place, Unreadable},
     store,
@@ -102,27 +102,11 @@ impl LaneTurn {
             head.careful_until
         };
         let more = !found.is_empty();
-        let mut taken = Taken::default();
-        if careful {
-            found.truncate(1);
-            for (&xid, &floor) in &head.cursor.open {
-                taken.late.insert(xid, (floor, true));
-            }
-        }
-        let mut late_counts: HashMap<u64, usize> = HashMap::new();
+        let sources: Vec<Source> = found.iter().map(|message| message.place.source()).collect();
+        let most = if careful { 1 } else { usize::MAX };
+        let (count, taken) = head.cursor.take(&sources, per_lane, most);
+        found.truncate(count);
         for message in found {
-            let place = &message.place;
-            match (place.late_xid, &place.deferred) {
-                (_, Some(_)) => {}
-                (Some(xid), None) => {
-                    let count = late_counts.entry(xid).or_default();
-                    *count += 1;
-                    taken
-                        .late
-                        .insert(xid, (place.seq, careful || *count >= per_lane));
-                }
-                (None, None) => taken.newest = Some(place.seq),
-            }
             self.add_message(message, head.starts, careful);
         }
         self.lanes.push(LanePart {

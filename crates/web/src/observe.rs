@@ -80,7 +80,7 @@ impl<S: Send + Sync> FromRequestParts<S> for RequestIds {
 
 /// The outermost layer.
 pub(crate) async fn observe(mut request: Request, next: Next) -> Response {
-    let ids = RequestIds::from_headers(request.headers());
+    let mut ids = RequestIds::from_headers(request.headers());
     let matched = request.extensions().get::<MatchedPath>();
     let route = matched.map_or("unmatched", MatchedPath::as_str).to_owned();
     let method = method_label(request.method());
@@ -95,6 +95,10 @@ pub(crate) async fn observe(mut request: Request, next: Next) -> Response {
         status = field::Empty,
         latency_ms = field::Empty,
     );
+    onceward_trace::continue_from(&span, &ids.trace);
+    if let Some(exported) = onceward_trace::context_of(&span) {
+        ids.trace = exported;
+    }
     request.extensions_mut().insert(ids.clone());
 
     let started = Instant::now();

@@ -10,7 +10,7 @@ const LAYERS: &[&[&str]] = &[
         "onceward-topology",
         "onceward-local-postgres",
     ],
-    &["onceward-db"],
+    &["onceward-db", "onceward-trace"],
     &["onceward-transport"],
     &["onceward-transport-*"],
     &["onceward-messaging"],
@@ -22,7 +22,15 @@ const LAYERS: &[&[&str]] = &[
 
 /// Packages that may use less than their layer would allow.
 const NARROW: &[(&str, &[&str])] = &[
-    ("onceward-web", &["onceward-db", "onceward-envelope"]),
+    (
+        "onceward-web",
+        &[
+            "onceward-db",
+            "onceward-envelope",
+            "onceward-messaging",
+            "onceward-trace",
+        ],
+    ),
     ("xtask", &["onceward-local-postgres"]),
 ];
 

@@ -198,7 +198,7 @@ async fn perform(
     };
     let mut tx = context
         .db
-        .begin(scope_of(&engine.consumer, delivery))
+        .begin(scope_of(&engine.consumer, delivery, &tracing::Span::current()))
         .await?;
     if !intake
         .settle_lease(&mut tx, leased, Settlement::Done)
@@ -235,7 +235,7 @@ async fn settle(
     let counts = Counts::of(&[settlement.clone()]);
     let mut tx = context
         .db
-        .begin(scope_of(&engine.consumer, &leased.delivery))
+        .begin(scope_of(&engine.consumer, &leased.delivery, &tracing::Span::current()))
         .await?;
     let held = intake.settle_lease(&mut tx, leased, settlement).await?;
     if held {

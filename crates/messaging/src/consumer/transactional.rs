@@ -7,7 +7,7 @@ use super::{Consumer, check::check, handler::ErasedHandler, outcome::Retries};
 use crate::{Failure, measure};
 use futures_util::FutureExt;
 use onceward_db::{Scope, Tx};
-use onceward_envelope::{Actor, Clock, SchemaRegistry};
+use onceward_envelope::{Actor, Clock, SchemaRegistry, TraceContext};
 use onceward_topology::Queue;
 use onceward_transport::{Delivery, Settlement, TransportError, Turn};
 use std::{
@@ -157,10 +157,11 @@ impl Engine {
         tx: &mut Tx,
         delivery: &Delivery,
     ) -> Result<(), Failure> {
-        tx.enter(scope_of(&self.consumer, delivery));
+        let span = span(&self.consumer, delivery);
+        tx.enter(scope_of(&self.consumer, delivery, &span));
         let started = Instant::now();
         let result = guarded(handler.handle(tx, delivery), self.consumer.timeout)
-            .instrument(span(&self.consumer, delivery))
+            .instrument(span)
             .await;
         measure::ran(&self.consumer.queue, started.elapsed());
         result
@@ -212,7 +213,7 @@ pub(crate) async fn guarded<T>(
 }
 
 /// The scope in which a message is handled: its tenant, its story, and itself as the cause.
-pub(crate) fn scope_of(consumer: &Consumer, delivery: &Delivery) -> Scope {
+pub(crate) fn scope_of(consumer: &Consumer, delivery: &Delivery, span: &tracing::Span) -> Scope {
     let envelope = &delivery.envelope;
     Scope {
         tenant: Some(envelope.tenant_id.clone()),
@@ -225,16 +226,13 @@ pub(crate) fn scope_of(consumer: &Consumer, delivery: &Delivery) -> Scope {
         },
         correlation_id: envelope.correlation_id.clone(),
         causation_id: Some(envelope.event_id.to_string()),
-        trace: envelope
-            .trace
-            .as_ref()
-            .map(onceward_envelope::TraceContext::child),
+        trace: onceward_trace::context_of(span).or_else(|| envelope.trace.as_ref().map(TraceContext::child)),
     }
 }
 
 pub(crate) fn span(consumer: &Consumer, delivery: &Delivery) -> tracing::Span {
     let envelope = &delivery.envelope;
-    tracing::info_span!(
+    let span = tracing::info_span!(
         "handle",
         consumer = %consumer.name,
         queue = %consumer.queue,
@@ -243,8 +241,12 @@ pub(crate) fn span(consumer: &Consumer, delivery: &Delivery) -> tracing::Span {
         correlation_id = %envelope.correlation_id,
         tenant = %envelope.tenant_id,
         attempt = delivery.attempt,
-        traceparent = envelope.trace.as_ref().map(|trace| trace.traceparent()),
-    )
+        trace_id = envelope.trace.as_ref().map(TraceContext::trace_id),
+    );
+    if let Some(parent) = &envelope.trace {
+        onceward_trace::continue_from(&span, parent);
+    }
+    span
 }
 
 fn next_step(settlement: &Settlement) -> String {

@@ -2,6 +2,8 @@
 
 use super::{Problem, codes};
 use onceward_db::DbError;
+use onceward_envelope::SchemaError;
+use onceward_messaging::PublishError;
 
 impl From<DbError> for Problem {
     fn from(error: DbError) -> Self {
@@ -24,6 +26,24 @@ impl From<DbError> for Problem {
             _ => return Problem::internal(error),
         };
         problem.caused_by(error)
+    }
+}
+
+/// A command whose event breaks its contract was given something its request schema let through.
+impl From<PublishError> for Problem {
+    fn from(error: PublishError) -> Self {
+        match error {
+            PublishError::Contract(SchemaError::Violations { schema_id, violations }) => {
+                Problem::new(codes::VALIDATION_FAILED)
+                    .detail(format!("This would publish an event that breaks {schema_id}."))
+                    .errors(violations)
+            }
+            error if error.is_transient() => Problem::new(codes::DATABASE_UNAVAILABLE)
+                .detail("The message could not be stored. Nothing was written.")
+                .retry_after_s(spread_s())
+                .caused_by(error),
+            error => Problem::internal(error),
+        }
     }
 }
 

@@ -1,0 +1,122 @@
+//! The command line: `up`, `serve`, `migrate`, `topology`, `token`, `tenant`, `queues`.
+
+mod queues;
+mod serve;
+mod tenant;
+mod token;
+mod topology;
+mod up;
+
+use crate::{Config, Platform, Service, telemetry};
+use clap::{Parser, Subcommand};
+use std::{path::PathBuf, process::ExitCode};
+
+/// Settings that every command takes.
+#[derive(Debug, clap::Args)]
+pub struct Common {
+    /// A TOML file with the settings that differ from the defaults
+    #[arg(long, global = true, env = "ONCEWARD_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// What the program can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run everything in one process, with a private PostgreSQL unless DATABASE_URL is set
+    Up(up::Args),
+    /// Run one or more roles against the database in DATABASE_URL
+    Serve(serve::Args),
+    /// Apply migrations and declare the topology
+    Migrate(serve::MigrateArgs),
+    /// Show the declared exchanges, queues and bindings
+    #[command(subcommand)]
+    Topology(topology::Command),
+    /// Issue tokens for the local key
+    #[command(subcommand)]
+    Token(token::Command),
+    /// Add and list tenants
+    #[command(subcommand)]
+    Tenant(tenant::Command),
+    /// Show how full each queue is
+    Queues(queues::Args),
+}
+
+#[derive(Debug, Parser)]
+#[command(name = "onceward", version, about = "Services whose effects happen once")]
+struct Cli {
+    #[command(flatten)]
+    common: Common,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// The `main` of a program that consists of `services`.
+pub fn main(services: Vec<Service>) -> ExitCode {
+    let cli = Cli::parse();
+    run(services, cli.common, cli.command)
+}
+
+/// Runs one command. Exit codes: 0 done, 1 failed, 2 the settings or arguments are wrong.
+pub fn run(services: Vec<Service>, common: Common, command: Command) -> ExitCode {
+    let config = match Config::load(common.config.as_deref()) {
+        Ok(config) => config,
+        Err(error) => return fail(2, &error.into()),
+    };
+    let platform = match Platform::assemble(services) {
+        Ok(platform) => platform,
+        Err(error) => return fail(2, &error.into()),
+    };
+    install_crypto();
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(1, &error.into()),
+    };
+    let result = runtime.block_on(dispatch(platform, config, command));
+    runtime.shutdown_background();
+    match result {
+        Ok(code) => code,
+        Err(error) => fail(1, &error),
+    }
+}
+
+async fn dispatch(platform: Platform, config: Config, command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Up(args) => up::run(platform, config, args).await,
+        Command::Serve(args) => serve::run(platform, config, args).await,
+        Command::Migrate(args) => serve::migrate(platform, config, args).await,
+        Command::Topology(command) => topology::run(&platform, command),
+        Command::Token(command) => token::run(&platform, &config, command),
+        Command::Tenant(command) => tenant::run(&config, command).await,
+        Command::Queues(args) => queues::run(&config, args).await,
+    }
+}
+
+/// One crypto provider for everything that speaks TLS. A second call changes nothing.
+pub fn install_crypto() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+}
+
+fn fail(code: u8, error: &anyhow::Error) -> ExitCode {
+    eprintln!("error: {error:#}");
+    ExitCode::from(code)
+}
+
+/// Logging for commands that run on; the short ones only print.
+fn log(config: &Config) -> anyhow::Result<telemetry::Exporter> {
+    telemetry::install(&config.telemetry)
+}
+
+/// The database's settings, or an error that says how to give them.
+fn database(config: &Config) -> anyhow::Result<onceward_db::DbConfig> {
+    if config.database.url.is_empty() {
+        anyhow::bail!("no database is named; set DATABASE_URL (a running `onceward up` prints its own)");
+    }
+    Ok(config.db())
+}
+
+/// Told to stop by Ctrl-C or SIGTERM.
+async fn stop_signal() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate()).expect("signals can be handled");
+    tokio::select! { _ = tokio::signal::ctrl_c() => {}, _ = terminate.recv() => {} }
+}

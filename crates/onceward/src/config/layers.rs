@@ -1,0 +1,79 @@
+//! Laying the file and the environment over the defaults.
+
+use super::{ConfigError, DEFAULT};
+use serde::de::DeserializeOwned;
+use std::path::Path;
+use toml::{Table, Value};
+
+/// Names that the specification gives to settings of ours.
+const SPECIFIED: &[(&str, &str, &str)] = &[
+    ("DATABASE_URL", "database", "url"),
+    ("BROKER_URL", "bus", "url"),
+    ("OUTBOX_DISPATCH_INTERVAL_MS", "bus", "poll_ms"),
+];
+
+pub(super) fn merge<C: DeserializeOwned>(
+    file: Option<&Path>,
+    env: impl Fn(&str) -> Option<String>,
+) -> Result<C, ConfigError> {
+    let mut table: Table = DEFAULT.parse().expect("the default file is valid TOML");
+    let mut problems = Vec::new();
+    if let Some(path) = file {
+        match read(path) {
+            Ok(given) => lay_over(&mut table, given, &mut problems),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    for (section, settings) in &mut table {
+        let Value::Table(settings) = settings else { continue };
+        for (name, value) in settings {
+            let own = format!("ONCEWARD_{}_{}", section.to_uppercase(), name.to_uppercase());
+            let specified = SPECIFIED.iter().find(|(_, s, n)| s == section && n == name).map(|(env, _, _)| *env);
+            for variable in specified.into_iter().chain([own.as_str()]) {
+                if let Some(text) = env(variable) {
+                    match parse(&text, value) {
+                        Ok(parsed) => *value = parsed,
+                        Err(problem) => problems.push(format!("{variable} {problem}")),
+                    }
+                }
+            }
+        }
+    }
+    if !problems.is_empty() {
+        return Err(ConfigError(problems));
+    }
+    Value::Table(table).try_into().map_err(|error: toml::de::Error| ConfigError(vec![error.message().to_owned()]))
+}
+
+fn read(path: &Path) -> Result<Table, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    text.parse().map_err(|error: toml::de::Error| format!("{}: {}", path.display(), error.message()))
+}
+
+fn lay_over(table: &mut Table, given: Table, problems: &mut Vec<String>) {
+    for (section, settings) in given {
+        let (Some(Value::Table(known)), Value::Table(settings)) = (table.get_mut(&section), settings) else {
+            problems.push(format!("there is no section [{section}]"));
+            continue;
+        };
+        for (name, value) in settings {
+            match known.get_mut(&name) {
+                Some(default) if default.same_type(&value) => *default = value,
+                Some(default) => problems.push(format!("{section}.{name} must be a {}", default.type_str())),
+                None => problems.push(format!("there is no setting {section}.{name}")),
+            }
+        }
+    }
+}
+
+/// Reads an environment variable as the type its default has.
+fn parse(text: &str, default: &Value) -> Result<Value, String> {
+    match default {
+        Value::Integer(_) => text
+            .parse::<u32>()
+            .map(|number| Value::Integer(i64::from(number)))
+            .map_err(|_| format!("must be a whole number of 0 or more, not \"{text}\"")),
+        Value::Boolean(_) => text.parse().map(Value::Boolean).map_err(|_| "must be true or false".to_owned()),
+        _ => Ok(Value::String(text.to_owned())),
+    }
+}

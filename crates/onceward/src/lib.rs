@@ -1,0 +1,37 @@
+//! Onceward: services whose effects happen once.
+//!
+//! A [`Service`] is a value that declares all it owns: migrations, contracts, topology, routes,
+//! consumers, schedules. [`Platform`] puts services together and checks that they fit; [`runtime`]
+//! runs them in one or more roles; [`cli`] is the command line around it.
+//!
+//! A service of your own is a binary whose `main` is `onceward::cli::main(vec![my_service()])`.
+
+pub mod cli;
+pub mod config;
+pub mod embedded;
+mod platform;
+pub mod runtime;
+mod service;
+mod store;
+pub mod telemetry;
+
+pub use config::Config;
+pub use onceward_db::{
+    self as db, Db, DbConfig, DbError, Migration, Migrations, RequiredTable, Row, Scope, Tx,
+};
+pub use onceward_envelope::{
+    self as envelope, Actor, CorrelationId, Envelope, EventType, IdempotencyKey, SchemaRegistry, TenantId,
+};
+pub use onceward_messaging::{
+    self as messaging, Consumer, Event, Failure, Handler, LeasedHandler, NewMessage, PublishError, Received, inbox, outbox,
+};
+pub use onceward_topology::{
+    self as topology, Exchange, Queue, RetryBudget, RetryPolicy, Schedule, Topology,
+};
+pub use onceward_transport as transport;
+pub use onceward_transport_postgres as transport_postgres;
+pub use onceward_web::{
+    self as web, Access, Caller, Command, Problem, ProblemCode, Reader, Response, Routes, StatusCode,
+};
+pub use platform::{AssemblyError, Platform};
+pub use service::Service;

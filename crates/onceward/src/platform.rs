@@ -1,0 +1,180 @@
+//! Services put together, checked before anything runs.
+
+use crate::Service;
+use onceward_db::{DbConfig, DbError, Migrations, RequiredTable, migrate};
+use onceward_envelope::{EventType, SchemaRegistry};
+use onceward_messaging::{Consumer, schedule::Timetable};
+use onceward_topology::{QueueKind, Topology};
+use onceward_transport::TransportError;
+use onceward_transport_postgres::declare;
+use onceward_web::{Routes, routes::{Access, RouteSpec}};
+use std::collections::BTreeSet;
+
+/// Services that fit together.
+#[derive(Clone)]
+pub struct Platform {
+    services: Vec<Service>,
+    schemas: SchemaRegistry,
+    topology: Topology,
+    timetables: Vec<Timetable>,
+}
+
+/// Everything that does not fit, at once.
+#[derive(Debug, thiserror::Error)]
+#[error("the services do not fit together:\n{}", .0.iter().map(|problem| format!("  - {problem}")).collect::<Vec<_>>().join("\n"))]
+pub struct AssemblyError(pub Vec<String>);
+
+impl Platform {
+    /// Puts `services` together.
+    pub fn assemble(services: Vec<Service>) -> Result<Self, AssemblyError> {
+        let mut problems = Vec::new();
+        let schemas = schemas(&services, &mut problems);
+        let topology = topology(&services, &mut problems);
+        let timetables = timetables(&services, &schemas, &mut problems);
+        check_consumers(&services, &schemas, &topology, &mut problems);
+        if problems.is_empty() {
+            Ok(Self { services, schemas, topology, timetables })
+        } else {
+            Err(AssemblyError(problems))
+        }
+    }
+
+    /// All contracts.
+    pub fn schemas(&self) -> &SchemaRegistry {
+        &self.schemas
+    }
+
+    /// The whole topology.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// All consumers.
+    pub fn consumers(&self) -> impl Iterator<Item = &Consumer> {
+        self.services.iter().flat_map(|service| &service.consumers)
+    }
+
+    /// All schedules.
+    pub fn timetables(&self) -> &[Timetable] {
+        &self.timetables
+    }
+
+    /// The routes of each service.
+    pub fn routes(&self) -> Vec<(&'static str, Routes)> {
+        self.services
+            .iter()
+            .filter_map(|service| Some((service.name, service.routes?())))
+            .collect()
+    }
+
+    /// Every role that a route asks for.
+    pub fn roles(&self) -> Vec<String> {
+        let roles: BTreeSet<String> = self
+            .routes()
+            .iter()
+            .flat_map(|(_, routes)| routes.specs().filter_map(role).collect::<Vec<_>>())
+            .collect();
+        roles.into_iter().collect()
+    }
+
+    /// The names of the services.
+    pub fn names(&self) -> Vec<&'static str> {
+        self.services.iter().map(Service::name).collect()
+    }
+
+    /// Every column the code relies on.
+    pub fn required(&self) -> Vec<RequiredTable> {
+        let mut required = onceward_transport_postgres::REQUIRED.to_vec();
+        required.extend_from_slice(onceward_web::REQUIRED);
+        required.extend(self.services.iter().flat_map(|service| service.required.iter().copied()));
+        required
+    }
+
+    /// Applies what is missing and declares the topology. Gives the steps applied.
+    pub async fn migrate(&self, config: &DbConfig) -> Result<Vec<String>, TransportError> {
+        let mut all: Vec<Migrations> = vec![onceward_transport_postgres::MIGRATIONS, onceward_web::MIGRATIONS];
+        all.extend(self.services.iter().filter_map(|service| service.migrations));
+        let mut applied = migrate::migrate(config, &all).await.map_err(|error: DbError| TransportError::from(error))?;
+        if declare::declare(config, &self.topology).await? {
+            applied.push("topology declared".into());
+        }
+        Ok(applied)
+    }
+}
+
+fn role(spec: &RouteSpec) -> Option<String> {
+    match &spec.access {
+        Access::Role(role) => Some(role.to_string()),
+        Access::Public | Access::Authenticated => None,
+    }
+}
+
+fn schemas(services: &[Service], problems: &mut Vec<String>) -> SchemaRegistry {
+    let mut builder = SchemaRegistry::builder();
+    for service in services {
+        for schema in &service.schemas {
+            match builder.clone().add_json(schema) {
+                Ok(added) => builder = added,
+                Err(error) => problems.push(format!("service {}: {error}", service.name)),
+            }
+        }
+    }
+    builder.build().unwrap_or_else(|error| {
+        problems.push(error.to_string());
+        SchemaRegistry::builder().build().expect("an empty registry is valid")
+    })
+}
+
+fn topology(services: &[Service], problems: &mut Vec<String>) -> Topology {
+    let mut whole = Topology::new();
+    for service in services {
+        match whole.clone().merge(service.topology.clone()) {
+            Ok(merged) => whole = merged,
+            Err(conflict) => problems.push(format!("service {}: {conflict}", service.name)),
+        }
+    }
+    if let Err(found) = whole.validate() {
+        problems.extend(found.iter().map(ToString::to_string));
+    }
+    whole
+}
+
+fn timetables(services: &[Service], schemas: &SchemaRegistry, problems: &mut Vec<String>) -> Vec<Timetable> {
+    let mut timetables = Vec::new();
+    for schedule in services.iter().flat_map(|service| &service.schedules) {
+        if !schemas.contains(&schedule.event_type) {
+            problems.push(format!("schedule {}: there is no schema {}", schedule.name, schedule.event_type));
+        }
+        match Timetable::new(schedule.clone()) {
+            Ok(timetable) => timetables.push(timetable),
+            Err(error) => problems.push(error.to_string()),
+        }
+    }
+    timetables
+}
+
+fn check_consumers(services: &[Service], schemas: &SchemaRegistry, topology: &Topology, problems: &mut Vec<String>) {
+    let mut names = BTreeSet::new();
+    let mut queues = BTreeSet::new();
+    for consumer in services.iter().flat_map(|service| &service.consumers) {
+        let name = consumer.name();
+        if !names.insert(name) {
+            problems.push(format!("two consumers are called {name}"));
+        }
+        if !queues.insert(consumer.queue()) {
+            problems.push(format!("queue {} has two consumers; bind a queue of its own for {name}", consumer.queue()));
+        }
+        match topology.find_queue(consumer.queue()) {
+            Some(queue) if queue.kind == QueueKind::Work => {}
+            Some(_) => problems.push(format!("consumer {name} reads {}, which is a dead-letter store", consumer.queue())),
+            None => problems.push(format!("consumer {name} reads {}, which is not declared", consumer.queue())),
+        }
+        let types: Vec<EventType> = consumer.event_types();
+        if types.is_empty() {
+            problems.push(format!("consumer {name} handles nothing"));
+        }
+        for event_type in types.iter().filter(|event_type| !schemas.contains(event_type.schema_id())) {
+            problems.push(format!("consumer {name} handles {event_type}, which has no schema"));
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Running the platform in one or more roles, until it is told to stop.
+
+use crate::{Config, Platform};
+use onceward_db::Db;
+use onceward_envelope::SystemClock;
+use onceward_messaging::{Publisher, consumer::{Worker, WorkerContext}, measure, schedule};
+use onceward_transport_postgres::{PostgresTransport, retention, stats};
+use onceward_web::{AppState, Authenticator, MetricsHandle, Readiness, build_router, idempotency, install_recorder};
+use std::{sync::Arc, time::Duration};
+use tokio::{net::TcpListener, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
+/// What a process does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Role {
+    /// Serves HTTP.
+    Api,
+    /// Carries messages to an external bus. On PostgreSQL a commit does that, so this role has nothing to do.
+    Relay,
+    /// Runs consumers.
+    Worker,
+    /// Publishes schedules and clears away what is old.
+    Scheduler,
+    /// All of them.
+    All,
+}
+
+/// The running parts of a process.
+pub struct Running {
+    db: Db,
+    bus: PostgresTransport,
+    platform: Platform,
+    config: Config,
+    stop: CancellationToken,
+    tasks: JoinSet<()>,
+}
+
+const EXPIRED_KEYS_AT_ONCE: u32 = 10_000;
+
+impl Running {
+    /// Connects the parts. Nothing runs yet, and the database need not be there yet.
+    pub fn new(platform: Platform, config: Config, stop: CancellationToken) -> anyhow::Result<Self> {
+        let bare = Db::connect(config.db())?;
+        let bus = PostgresTransport::new(bare.clone(), config.postgres_bus());
+        let publisher = Publisher::new(bus.clone(), platform.schemas().clone());
+        let db = bare.with_context(Arc::new(publisher));
+        let bus = bus.with_db(db.clone());
+        Ok(Self { db, bus, platform, config, stop, tasks: JoinSet::new() })
+    }
+
+    /// A database handle whose transactions can publish.
+    pub fn db(&self) -> &Db {
+        &self.db
+    }
+
+    /// Starts serving HTTP on `listener`.
+    pub fn serve_http(&mut self, listener: TcpListener) -> anyhow::Result<()> {
+        let state = AppState::new(
+            self.db.clone(),
+            self.platform.schemas().clone(),
+            Authenticator::new(self.config.auth())?,
+            self.config.web(),
+            Readiness::new().database(self.db.clone(), self.platform.required()),
+            metrics_handle(&self.db),
+        );
+        let router = build_router(state, self.platform.routes())?;
+        let (web, stop) = (self.config.web(), self.stop.clone());
+        self.tasks.spawn(async move {
+            if let Err(error) = onceward_web::serve(listener, router, &web, stop.clone().cancelled_owned()).await {
+                tracing::error!(%error, "the HTTP server ended");
+                stop.cancel();
+            }
+        });
+        Ok(())
+    }
+
+    /// Starts every consumer.
+    pub fn run_consumers(&mut self) {
+        self.bus.listen();
+        let context = WorkerContext::new(
+            self.db.clone(),
+            Arc::new(self.bus.clone()),
+            self.platform.schemas().clone(),
+            self.platform.topology().clone(),
+        );
+        for consumer in self.platform.consumers() {
+            self.tasks.spawn(Worker::run(consumer.clone(), context.clone(), self.stop.clone()));
+        }
+    }
+
+    /// Starts the schedules and the clearing away.
+    pub fn run_schedules(&mut self) {
+        let timetables = self.platform.timetables().to_vec();
+        self.tasks.spawn(schedule::run(self.db.clone(), timetables, Arc::new(SystemClock), self.stop.clone()));
+        let every = Duration::from_secs(self.config.retention.sweep_every_s);
+        self.tasks.spawn(sweep(self.db.clone(), self.config.retention(), every, self.stop.clone()));
+    }
+
+    /// Starts what `roles` ask for. `listener` is used by the API only.
+    pub fn start(&mut self, roles: &[Role], listener: Option<TcpListener>) -> anyhow::Result<()> {
+        let has = |role: Role| roles.contains(&role) || roles.contains(&Role::All);
+        if has(Role::Api) {
+            self.serve_http(listener.ok_or_else(|| anyhow::anyhow!("the API needs an address to listen on"))?)?;
+        }
+        if has(Role::Worker) {
+            self.run_consumers();
+        }
+        if has(Role::Scheduler) {
+            self.run_schedules();
+        }
+        Ok(())
+    }
+
+    /// Waits until told to stop, then lets work in hand finish within the grace period.
+    /// `true`: everything was finished or handed back.
+    pub async fn finished(mut self) -> bool {
+        self.stop.cancelled().await;
+        let all = async { while self.tasks.join_next().await.is_some() {} };
+        let clean = tokio::time::timeout(self.config.grace(), all).await.is_ok();
+        if !clean {
+            tracing::warn!("work in hand did not finish in time; it is handed back and will be done again");
+        }
+        self.tasks.abort_all();
+        self.db.close();
+        clean
+    }
+}
+
+async fn sweep(db: Db, keep: retention::Retention, every: Duration, stop: CancellationToken) {
+    while !stop.is_cancelled() {
+        match retention::sweep(&db, keep).await {
+            Ok(swept) => tracing::debug!(?swept, "cleared away what is old"),
+            Err(error) => tracing::warn!(%error, "could not clear away what is old; trying again"),
+        }
+        if let Err(error) = idempotency::forget_expired(&db, EXPIRED_KEYS_AT_ONCE).await {
+            tracing::warn!(%error, "could not forget expired idempotency keys; trying again");
+        }
+        tokio::select! { () = tokio::time::sleep(every) => {}, () = stop.cancelled() => {} }
+    }
+}
+
+/// Figures that are read when somebody asks for them.
+fn metrics_handle(db: &Db) -> MetricsHandle {
+    let recorder = install_recorder();
+    measure::describe();
+    let db = db.clone();
+    MetricsHandle::new(recorder).sampler(move || {
+        let db = db.clone();
+        async move {
+            let pool = db.status();
+            for (state, count) in [("open", pool.size), ("idle", pool.idle), ("waiting", pool.waiting), ("max", pool.max_size)] {
+                metrics::gauge!(measure::POOL_CONNECTIONS, "state" => state).set(count as f64);
+            }
+            // On the Postgres bus the commit publishes, so nothing ever waits to be.
+            metrics::gauge!(measure::OUTBOX_UNPUBLISHED).set(0.0);
+            match stats::queue_stats(&db).await {
+                Ok(queues) => queues.iter().for_each(report),
+                Err(error) => tracing::warn!(%error, "queue figures are not available"),
+            }
+        }
+    })
+}
+
+fn report(queue: &stats::QueueStats) {
+    let name = queue.queue.clone();
+    metrics::gauge!(measure::QUEUE_DEPTH, "queue" => name.clone()).set(queue.depth as f64);
+    metrics::gauge!(measure::CONSUMER_LAG_SECONDS, "queue" => name.clone()).set(queue.lag_seconds);
+    metrics::gauge!(measure::DEFERRED, "queue" => name.clone()).set(queue.deferred as f64);
+    metrics::gauge!(measure::DEAD_LETTERS_OPEN, "queue" => name).set(queue.dead as f64);
+}

@@ -1,0 +1,82 @@
+//! A service, as a value that declares all it owns.
+
+use onceward_db::{Migrations, RequiredTable};
+use onceward_messaging::Consumer;
+use onceward_topology::{Schedule, Topology};
+use onceward_web::Routes;
+
+/// What a service is made of.
+#[derive(Clone)]
+pub struct Service {
+    pub(crate) name: &'static str,
+    pub(crate) migrations: Option<Migrations>,
+    pub(crate) required: Vec<RequiredTable>,
+    pub(crate) schemas: Vec<&'static str>,
+    pub(crate) topology: Topology,
+    pub(crate) routes: Option<fn() -> Routes>,
+    pub(crate) consumers: Vec<Consumer>,
+    pub(crate) schedules: Vec<Schedule>,
+}
+
+impl Service {
+    /// A service that owns nothing yet.
+    pub fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            migrations: None,
+            required: Vec::new(),
+            schemas: Vec::new(),
+            topology: Topology::new(),
+            routes: None,
+            consumers: Vec::new(),
+            schedules: Vec::new(),
+        }
+    }
+
+    /// Its tables, in a PostgreSQL schema of its own.
+    pub fn migrations(mut self, migrations: Migrations) -> Self {
+        self.migrations = Some(migrations);
+        self
+    }
+
+    /// Columns without which it must not take traffic.
+    pub fn requires(mut self, tables: &[RequiredTable]) -> Self {
+        self.required.extend_from_slice(tables);
+        self
+    }
+
+    /// Its contracts: JSON Schemas as text, each with an `$id`.
+    pub fn schemas(mut self, schemas: &[&'static str]) -> Self {
+        self.schemas.extend_from_slice(schemas);
+        self
+    }
+
+    /// Its exchanges, queues and bindings.
+    pub fn topology(mut self, topology: Topology) -> Self {
+        self.topology = topology;
+        self
+    }
+
+    /// Its HTTP surface.
+    pub fn routes(mut self, routes: fn() -> Routes) -> Self {
+        self.routes = Some(routes);
+        self
+    }
+
+    /// One of its consumers.
+    pub fn consumer(mut self, consumer: Consumer) -> Self {
+        self.consumers.push(consumer);
+        self
+    }
+
+    /// One of its schedules.
+    pub fn schedule(mut self, schedule: Schedule) -> Self {
+        self.schedules.push(schedule);
+        self
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+}

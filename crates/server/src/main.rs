@@ -1,0 +1,30 @@
+//! The `onceward` program: the only place that names every service.
+
+use clap::{Parser, Subcommand};
+use onceward::cli;
+use std::process::ExitCode;
+
+#[derive(Debug, Parser)]
+#[command(name = "onceward", version, about = "Services whose effects happen once")]
+struct Cli {
+    #[command(flatten)]
+    common: cli::Common,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    #[command(flatten)]
+    Platform(cli::Command),
+    /// Measure this machine's figures as ratios to a limit taken in the same run
+    Bench(onceward_bench::Args),
+}
+
+fn main() -> ExitCode {
+    let Cli { common, command } = Cli::parse();
+    match command {
+        Command::Platform(command) => cli::run(vec![onceward_example_orders::service()], common, command),
+        Command::Bench(args) => onceward_bench::main(args),
+    }
+}

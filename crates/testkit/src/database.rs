@@ -1,0 +1,89 @@
+//! A fresh database for each test.
+
+use onceward::{DbConfig, Platform, db::migrate};
+use onceward_local_postgres::{Cluster, ClusterOptions, Programs};
+use std::sync::OnceLock;
+use tokio_postgres::Client;
+use uuid::Uuid;
+
+/// A database that nobody else uses; dropped at the end.
+pub struct TestDb {
+    server: String,
+    name: String,
+}
+
+impl TestDb {
+    /// An empty database.
+    pub async fn empty() -> Self {
+        let server = server_url();
+        let name = format!("test_{}", Uuid::now_v7().simple());
+        admin(&server).await.batch_execute(&format!("CREATE DATABASE {name}")).await.expect("a test database can be made");
+        Self { server, name }
+    }
+
+    /// A database with the platform's migrations and topology.
+    pub async fn for_platform(platform: &Platform) -> Self {
+        let database = Self::empty().await;
+        platform.migrate(&database.config()).await.expect("the migrations apply");
+        database
+    }
+
+    /// Its URL.
+    pub fn url(&self) -> String {
+        with_database(&self.server, &self.name)
+    }
+
+    /// Its settings.
+    pub fn config(&self) -> DbConfig {
+        DbConfig::new(self.url())
+    }
+
+    /// A connection as the owner, whom row-level security does not bind.
+    pub async fn owner(&self) -> Client {
+        migrate::owner(&self.config()).await.expect("the test database can be reached")
+    }
+}
+
+impl Drop for TestDb {
+    fn drop(&mut self) {
+        let (server, name) = (self.server.clone(), self.name.clone());
+        // A thread of its own: the test's runtime may be ending.
+        let dropping = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(async {
+                let statement = format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)");
+                admin(&server).await.batch_execute(&statement).await
+            })?;
+            anyhow::Ok(())
+        });
+        if !matches!(dropping.join(), Ok(Ok(()))) {
+            eprintln!("test database {} was left behind", self.name);
+        }
+    }
+}
+
+async fn admin(server: &str) -> Client {
+    migrate::owner(&DbConfig::new(server)).await.expect("the test server can be reached")
+}
+
+fn server_url() -> String {
+    static PRIVATE: OnceLock<Cluster> = OnceLock::new();
+    std::env::var("ONCEWARD_TEST_DATABASE_URL").unwrap_or_else(|_| PRIVATE.get_or_init(private_server).url("postgres"))
+}
+
+fn private_server() -> Cluster {
+    let folder = std::env::temp_dir().join(format!("onceward-test-{}", std::process::id()));
+    let settings = [("fsync", "off"), ("full_page_writes", "off")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let options = ClusterOptions { settings: settings.to_vec(), ..ClusterOptions::default() };
+    let programs = Programs::find().expect("tests need PostgreSQL's programs; `cargo xtask test` installs them");
+    Cluster::start(&programs, &folder, options).expect("a private PostgreSQL can be started")
+}
+
+/// The same server, another database. The name is the last part of the path.
+fn with_database(server: &str, name: &str) -> String {
+    let (address, parameters) = server.split_once('?').map_or((server, None), |(address, rest)| (address, Some(rest)));
+    let start = address.find("://").map_or(0, |scheme| scheme + 3);
+    let end = address[start..].find('/').map_or(address.len(), |slash| start + slash);
+    let parameters = parameters.map_or(String::new(), |parameters| format!("?{parameters}"));
+    format!("{}/{name}{parameters}", &address[..end])
+}

@@ -1,0 +1,12 @@
+//! What tests need: a database of their own, a running platform, tokens, and patience with a limit.
+//!
+//! Tests run on real PostgreSQL: the server in `ONCEWARD_TEST_DATABASE_URL` (`cargo xtask test` sets it),
+//! or else a private one that lives as long as the test process.
+
+mod database;
+mod platform;
+mod wait;
+
+pub use database::TestDb;
+pub use platform::TestPlatform;
+pub use wait::{PATIENCE, eventually};

@@ -1,0 +1,114 @@
+//! A platform that runs inside a test.
+
+use crate::TestDb;
+use jiff::Timestamp;
+use onceward::{
+    Config, Db, Platform, Scope, Service, TenantId,
+    runtime::Running,
+    web::{Claims, issue_hs256},
+};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+const SECRET: &str = "a secret for tests that is long enough";
+
+/// Services on a database of their own. Nothing runs until it is started.
+pub struct TestPlatform {
+    database: TestDb,
+    platform: Platform,
+    config: Config,
+    running: Running,
+    stop: CancellationToken,
+}
+
+impl TestPlatform {
+    /// Assembles and migrates `services`.
+    pub async fn new(services: Vec<Service>) -> Self {
+        let platform = Platform::assemble(services).expect("the services fit together");
+        let database = TestDb::for_platform(&platform).await;
+        Self::on(database, platform)
+    }
+
+    /// The platform on a database that is migrated already.
+    pub fn on(database: TestDb, platform: Platform) -> Self {
+        onceward::cli::install_crypto();
+        let mut config = Config::load_with(None, |_| None).expect("the defaults are valid");
+        config.database.url = database.url();
+        config.auth.secret = SECRET.to_owned();
+        config.bus.poll_ms = 200;
+        let stop = CancellationToken::new();
+        let running = Running::new(platform.clone(), config.clone(), stop.clone()).expect("the parts connect");
+        Self { database, platform, config, running, stop }
+    }
+
+    /// Starts every consumer.
+    pub fn run_consumers(&mut self) {
+        self.running.run_consumers();
+    }
+
+    /// Starts serving HTTP; gives the base URL.
+    pub async fn serve_http(&mut self) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("a bound address");
+        self.running.serve_http(listener).expect("the router can be built");
+        format!("http://{address}")
+    }
+
+    /// A database handle whose transactions can publish.
+    pub fn db(&self) -> &Db {
+        self.running.db()
+    }
+
+    /// The database.
+    pub fn database(&self) -> &TestDb {
+        &self.database
+    }
+
+    /// The platform.
+    pub fn platform(&self) -> &Platform {
+        &self.platform
+    }
+
+    /// The settings it runs with.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The scope of a tenant.
+    pub fn scope(&self, tenant: &str) -> Scope {
+        Scope::tenant(TenantId::new(tenant).expect("a valid tenant"))
+    }
+
+    /// A token of `tenant` with every role.
+    pub fn token(&self, tenant: &str) -> String {
+        self.token_for(tenant, "tester", &self.platform.roles(), 3600)
+    }
+
+    /// A token as wanted. A negative validity makes an expired one.
+    pub fn token_for(&self, tenant: &str, user: &str, roles: &[String], valid_s: i64) -> String {
+        let exp = u64::try_from(Timestamp::now().as_second() + valid_s).expect("after 1970");
+        let claims = Claims {
+            sub: user.to_owned(),
+            tenant: tenant.to_owned(),
+            roles: roles.to_vec(),
+            exp,
+            nbf: None,
+            iss: None,
+            aud: None,
+        };
+        issue_hs256(SECRET.as_bytes(), &claims)
+    }
+
+    /// Another instance on the same database, as a second process would be.
+    pub fn another_instance(&self) -> (Running, CancellationToken) {
+        let stop = CancellationToken::new();
+        let running = Running::new(self.platform.clone(), self.config.clone(), stop.clone()).expect("the parts connect");
+        (running, stop)
+    }
+
+    /// Stops everything; `true` if all work in hand was finished or handed back in time. Gives the database back.
+    pub async fn stop(self) -> (bool, TestDb) {
+        self.stop.cancel();
+        (self.running.finished().await, self.database)
+    }
+}
