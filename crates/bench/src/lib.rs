@@ -1,10 +1,110 @@
-//! Benches.
+//! `onceward bench`: what this machine does, as ratios to a limit taken in the same run.
+//!
+//! Every bench starts a private PostgreSQL with durable commits (`fsync` on), unless a URL is given,
+//! and works in a database of its own that is dropped at the end. It exits non-zero only when it
+//! could not measure; a missed bar is printed, not punished.
 
-/// Arguments.
+mod benches;
+mod figure;
+mod load;
+mod server;
+mod service;
+mod store;
+
+use clap::ValueEnum;
+use figure::{Figure, Report};
+use std::process::ExitCode;
+
+/// What can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Name {
+    /// Business transactions with one publish, against the same without
+    Enqueue,
+    /// Messages drained, alone and with producers, against one-row inserts
+    Queue,
+    /// From commit to handler on an idle system
+    Latency,
+    /// Rate with a million waiting, against ten thousand
+    Backlog,
+    /// Rate while another session holds an old snapshot, against without
+    Pinned,
+    /// All of them, one after the other
+    All,
+}
+
+/// Arguments of `bench`.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// What to measure
+    #[arg(value_enum)]
+    name: Name,
+    /// Print one JSON object a figure
+    #[arg(long)]
+    json: bool,
+    /// How long a timed phase runs; each bench has its own default
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: Option<u64>,
+    /// How many messages are preloaded; each bench has its own default
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1_000..=100_000_000))]
+    messages: Option<u64>,
+    /// Concurrent clients
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=64))]
+    clients: u64,
+    /// A PostgreSQL to measure instead of a private one; its user must be allowed to create databases
+    #[arg(long, env = "ONCEWARD_BENCH_DATABASE_URL")]
+    database_url: Option<String>,
+}
 
-/// Runs.
-pub fn main(_args: Args) -> std::process::ExitCode {
-    std::process::ExitCode::SUCCESS
+/// Sizes and times of one run.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub seconds: Option<u64>,
+    pub messages: Option<u64>,
+    pub clients: usize,
+    pub database_url: Option<String>,
+}
+
+/// Measures and prints. Exit code 0: measured, whatever came out.
+pub fn main(args: Args) -> ExitCode {
+    let settings = Settings {
+        seconds: args.seconds,
+        messages: args.messages,
+        clients: usize::try_from(args.clients).unwrap_or(8),
+        database_url: args.database_url,
+    };
+    onceward::cli::install_crypto();
+    let measured = tokio::runtime::Runtime::new()
+        .map_err(anyhow::Error::from)
+        .and_then(|runtime| runtime.block_on(measure(args.name, &settings)));
+    match measured {
+        Ok(report) => {
+            report.print(args.json);
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("error: could not measure: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn measure(name: Name, settings: &Settings) -> anyhow::Result<Report> {
+    let mut figures: Vec<Figure> = Vec::new();
+    let wanted = |one: Name| name == one || name == Name::All;
+    if wanted(Name::Enqueue) {
+        figures.extend(benches::enqueue::run(settings).await?);
+    }
+    if wanted(Name::Queue) {
+        figures.extend(benches::queue::run(settings).await?);
+    }
+    if wanted(Name::Latency) {
+        figures.extend(benches::latency::run(settings).await?);
+    }
+    if wanted(Name::Backlog) {
+        figures.extend(benches::backlog::run(settings).await?);
+    }
+    if wanted(Name::Pinned) {
+        figures.extend(benches::pinned::run(settings).await?);
+    }
+    Ok(Report(figures))
 }

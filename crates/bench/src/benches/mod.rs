@@ -1,0 +1,7 @@
+//! One file a bench.
+
+pub(crate) mod backlog;
+pub(crate) mod enqueue;
+pub(crate) mod latency;
+pub(crate) mod pinned;
+pub(crate) mod queue;

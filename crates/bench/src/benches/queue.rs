@@ -1,0 +1,63 @@
+//! Draining a preloaded queue, and draining while producers run.
+
+use crate::{
+    Settings,
+    figure::{Figure, Progress},
+    load::{self, Producers},
+    server::Bench,
+};
+use std::{
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
+
+const NAME: &str = "queue";
+const PRODUCERS: usize = 2;
+
+pub(crate) async fn run(settings: &Settings) -> anyhow::Result<Vec<Figure>> {
+    let bench = Bench::start(settings, false).await?;
+    let time = Duration::from_secs(settings.seconds.unwrap_or(10));
+    let count = settings.messages.unwrap_or(100_000);
+    let mut progress = Progress::new(format!(
+        "queue: limit of one-row inserts, {} clients",
+        settings.clients
+    ));
+    let limit =
+        load::one_row_inserts(&bench, settings.clients, time.min(Duration::from_secs(8))).await?;
+
+    progress.at(format!("{limit:.0} tx/s; preloading {count} messages"));
+    let producer = bench.instance()?;
+    let before = bench.wal_bytes().await?;
+    load::preload(&producer, settings.clients, count, load::BATCH).await?;
+    let wal_enqueue = (bench.wal_bytes().await? - before) / count as f64;
+
+    progress.at("draining");
+    let before = bench.wal_bytes().await?;
+    let mut worker = bench.instance()?;
+    let started = Instant::now();
+    worker.run_consumers();
+    load::drained(&bench, 0, count).await?;
+    let drained = count as f64 / started.elapsed().as_secs_f64();
+    let wal_drain = (bench.wal_bytes().await? - before) / count as f64;
+
+    progress.at("draining while producers run");
+    let producers = Producers::start(&bench, &producer, PRODUCERS);
+    load::handled_rate(&bench, Duration::from_secs(1)).await;
+    let with_producers = load::handled_rate(&bench, time).await;
+    let published = producers.published.clone();
+    producers.stop().await?;
+    load::handled(&bench, published.load(Ordering::Relaxed)).await?;
+    let limit_again =
+        load::one_row_inserts(&bench, settings.clients, time.min(Duration::from_secs(8))).await?;
+    let limit = (limit + limit_again) / 2.0;
+
+    worker.stop().await;
+    producer.stop().await;
+    bench.end().await?;
+    Ok(vec![
+        Figure::at_least(NAME, "drained", drained, "msg/s", limit, 3.0),
+        Figure::at_least(NAME, "with_producers", with_producers, "msg/s", limit, 1.4),
+        Figure::at_most(NAME, "wal_to_enqueue", wal_enqueue, "bytes/msg", 600.0),
+        Figure::at_most(NAME, "wal_to_drain", wal_drain, "bytes/msg", 300.0),
+    ])
+}

@@ -1,0 +1,156 @@
+//! A PostgreSQL to measure, a fresh database on it, and the platform on that.
+
+use crate::{
+    Settings,
+    service::{self, Seen},
+    store,
+};
+use anyhow::Context;
+use onceward::{Config, Db, DbConfig, Platform, db::migrate, runtime::Running};
+use onceward_local_postgres::{Cluster, ClusterOptions, Programs};
+use std::{path::PathBuf, sync::Arc};
+use tokio_postgres::Client;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+/// What a bench works with. Dropped at the end with all its data.
+pub(crate) struct Bench {
+    pub seen: Arc<Seen>,
+    pub url: String,
+    platform: Platform,
+    config: Config,
+    server: Server,
+    name: String,
+}
+
+enum Server {
+    Private {
+        cluster: Box<Cluster>,
+        folder: PathBuf,
+    },
+    Given(String),
+}
+
+impl Bench {
+    pub(crate) async fn start(settings: &Settings, timed: bool) -> anyhow::Result<Self> {
+        let server = match &settings.database_url {
+            Some(url) => Server::Given(url.clone()),
+            None => tokio::task::spawn_blocking(private).await??,
+        };
+        let name = format!("bench_{}", Uuid::now_v7().simple());
+        let (maintenance, url) = match &server {
+            Server::Private { cluster, .. } => (cluster.url("postgres"), cluster.url(&name)),
+            Server::Given(url) => (url.clone(), sibling(url, &name)),
+        };
+        let admin = migrate::owner(&DbConfig::new(&maintenance))
+            .await
+            .context("the server to measure cannot be reached")?;
+        admin
+            .batch_execute(&format!("CREATE DATABASE {name}"))
+            .await?;
+        let seen = Arc::new(Seen::default());
+        let platform = Platform::assemble(vec![service::service(&seen, timed)])?;
+        let mut config = Config::load_with(None, |_| None)?;
+        config.database.url.clone_from(&url);
+        config.database.pool_size = settings.clients + 8;
+        platform.migrate(&config.db()).await?;
+        Ok(Self {
+            seen,
+            url,
+            platform,
+            config,
+            server,
+            name,
+        })
+    }
+
+    /// An instance of the platform, as a process of its own would be.
+    pub(crate) fn instance(&self) -> anyhow::Result<Instance> {
+        let stop = CancellationToken::new();
+        let running = Running::new(self.platform.clone(), self.config.clone(), stop.clone())?;
+        Ok(Instance { running, stop })
+    }
+
+    /// A connection as the owner.
+    pub(crate) async fn owner(&self) -> anyhow::Result<Client> {
+        Ok(migrate::owner(&DbConfig::new(&self.url)).await?)
+    }
+
+    /// Bytes of WAL written so far by the whole server.
+    pub(crate) async fn wal_bytes(&self) -> anyhow::Result<f64> {
+        Ok(self
+            .owner()
+            .await?
+            .query_one(store::WAL_BYTES, &[])
+            .await?
+            .get(0))
+    }
+
+    /// Ends everything and removes the data.
+    pub(crate) async fn end(self) -> anyhow::Result<()> {
+        match self.server {
+            Server::Given(url) => {
+                let admin = migrate::owner(&DbConfig::new(url)).await?;
+                admin
+                    .batch_execute(&format!(
+                        "DROP DATABASE IF EXISTS {} WITH (FORCE)",
+                        self.name
+                    ))
+                    .await?;
+            }
+            Server::Private { cluster, folder } => {
+                tokio::task::spawn_blocking(move || {
+                    let data = cluster.data_dir().to_owned();
+                    drop(cluster);
+                    let _ = std::fs::remove_dir_all(data);
+                    let _ = std::fs::remove_dir_all(folder);
+                })
+                .await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A running instance.
+pub(crate) struct Instance {
+    running: Running,
+    stop: CancellationToken,
+}
+
+impl Instance {
+    pub(crate) fn db(&self) -> &Db {
+        self.running.db()
+    }
+
+    pub(crate) fn run_consumers(&mut self) {
+        self.running.run_consumers();
+    }
+
+    pub(crate) async fn stop(self) {
+        self.stop.cancel();
+        self.running.finished().await;
+    }
+}
+
+fn private() -> anyhow::Result<Server> {
+    let programs = Programs::find()?;
+    let folder = std::env::temp_dir().join(format!("onceward-bench-{}", Uuid::now_v7().simple()));
+    let cluster = Box::new(Cluster::start(
+        &programs,
+        &folder,
+        ClusterOptions::default(),
+    )?);
+    Ok(Server::Private { cluster, folder })
+}
+
+fn sibling(url: &str, name: &str) -> String {
+    let (address, parameters) = url
+        .split_once('?')
+        .map_or((url, String::new()), |(a, p)| (a, format!("?{p}")));
+    let start = address.find("://").map_or(0, |at| at + 3);
+    let end = address[start..]
+        .find('/')
+        .map_or(address.len(), |slash| start + slash);
+    format!("{}/{name}{parameters}", &address[..end])
+}
