@@ -96,8 +96,11 @@ impl Tx {
         params: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, DbError> {
         let connection = self.connection();
-        let statement = self.note(connection.prepare(sql).await)?;
-        self.after_prelude(connection.run(&statement, params)).await
+        self.after_prelude(async {
+            let statement = connection.prepare(sql).await?;
+            connection.run(&statement, params).await
+        })
+        .await
     }
 
     /// Runs a query that gives exactly one row.
@@ -107,9 +110,11 @@ impl Tx {
         params: &[&(dyn ToSql + Sync)],
     ) -> Result<Row, DbError> {
         let connection = self.connection();
-        let statement = self.note(connection.prepare(sql).await)?;
-        self.after_prelude(async { Ok(connection.client.query_one(&statement, params).await?) })
-            .await
+        self.after_prelude(async {
+            let statement = connection.prepare(sql).await?;
+            Ok(connection.client.query_one(&statement, params).await?)
+        })
+        .await
     }
 
     /// Runs a query that gives one row or none.
@@ -119,9 +124,11 @@ impl Tx {
         params: &[&(dyn ToSql + Sync)],
     ) -> Result<Option<Row>, DbError> {
         let connection = self.connection();
-        let statement = self.note(connection.prepare(sql).await)?;
-        self.after_prelude(async { Ok(connection.client.query_opt(&statement, params).await?) })
-            .await
+        self.after_prelude(async {
+            let statement = connection.prepare(sql).await?;
+            Ok(connection.client.query_opt(&statement, params).await?)
+        })
+        .await
     }
 
     /// Runs a statement and tells how many rows it touched.
@@ -131,9 +138,11 @@ impl Tx {
         params: &[&(dyn ToSql + Sync)],
     ) -> Result<u64, DbError> {
         let connection = self.connection();
-        let statement = self.note(connection.prepare(sql).await)?;
-        self.after_prelude(async { Ok(connection.client.execute(&statement, params).await?) })
-            .await
+        self.after_prelude(async {
+            let statement = connection.prepare(sql).await?;
+            Ok(connection.client.execute(&statement, params).await?)
+        })
+        .await
     }
 
     /// Sets a savepoint, with the next statement.
@@ -264,7 +273,9 @@ impl Tx {
         self.lock_prelude().push(sql.to_owned());
     }
 
-    /// Sends what is queued and then `operation`, without waiting in between.
+    /// Sends what is queued and then `operation`, without waiting in between. Preparing belongs to
+    /// the operation: a statement that cannot be prepared aborts the transaction, and must do so
+    /// after the savepoint that is to save it.
     async fn after_prelude<T>(
         &self,
         operation: impl Future<Output = Result<T, DbError>>,

@@ -1,0 +1,9 @@
+//! The database layer on a real PostgreSQL.
+
+mod isolation;
+mod listen;
+mod migrations;
+mod outage;
+mod savepoints;
+mod support;
+mod transactions;
