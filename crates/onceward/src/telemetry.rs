@@ -27,6 +27,8 @@ pub fn install(telemetry: &Telemetry) -> anyhow::Result<Exporter> {
         Ok(filter) => EnvFilter::try_new(filter)?,
         Err(_) => EnvFilter::try_new(&telemetry.log)?,
     };
+    // The driver logs every statement with its parameters, which are payloads; nobody can ask for that.
+    let filter = filter.add_directive("tokio_postgres=warn".parse()?);
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let lines = match telemetry.log_format {
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
