@@ -1,0 +1,77 @@
+//! The kill test: processes end without a word at random moments, under load and with duplicates.
+//!
+//! `ONCEWARD_KILLS` sets how many times (9 without it); `ONCEWARD_SEED` repeats a run's choices.
+
+use crate::support::{
+    check::{Promised, check},
+    fleet::{Fleet, PrivateDatabase},
+    load::Load,
+    other_team::OtherTeam,
+};
+use rand::{RngExt, SeedableRng, rngs::StdRng, seq::SliceRandom};
+use std::time::{Duration, Instant};
+use tokio::time::interval;
+
+const KILLS: usize = 9;
+const TICK: Duration = Duration::from_millis(10);
+/// A process lives for so many ticks at least and at most before the next kill.
+const TICKS_BETWEEN_KILLS: std::ops::Range<usize> = 40..240;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_processes_lose_nothing_double_nothing_and_keep_the_order() {
+    let seed = variable("ONCEWARD_SEED").unwrap_or_else(rand::random);
+    let kills = variable("ONCEWARD_KILLS").map_or(KILLS, |kills| {
+        usize::try_from(kills).expect("a number of kills")
+    });
+    eprintln!("kill test: seed {seed}, {kills} kills");
+    let began = Instant::now();
+    let database = PrivateDatabase::start().await;
+    let owner = database.owner().await;
+    let mut fleet = Fleet::start(&database).await;
+    let load = Load::start(&fleet.api(), seed);
+    let team = OtherTeam::start(database.url(), seed);
+
+    kill_at_random_moments(&mut fleet, kills, seed).await;
+
+    let promised = Promised::collect(load, team).await;
+    check(&owner, &promised).await;
+    assert!(
+        promised.poisoned() > 0 && promised.seen.replays() > 0,
+        "the load was too small to show anything"
+    );
+    println!(
+        "kill test: {kills} kills, {} orders accepted, {} duplicates answered, {} connections broken, {} poisoned, {:.1} s",
+        promised.orders().len(),
+        promised.seen.replays(),
+        promised.seen.broken_connections(),
+        promised.poisoned(),
+        began.elapsed().as_secs_f64(),
+    );
+    fleet.stop().await;
+}
+
+/// The victims come in shuffled rounds, so that a short run, too, hits every process.
+async fn kill_at_random_moments(fleet: &mut Fleet, kills: usize, seed: u64) {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let mut pace = interval(TICK);
+    let mut round: Vec<usize> = Vec::new();
+    for _ in 0..kills {
+        for _ in 0..rng.random_range(TICKS_BETWEEN_KILLS) {
+            pace.tick().await;
+        }
+        if round.is_empty() {
+            round.extend(0..Fleet::SIZE);
+            round.shuffle(&mut rng);
+        }
+        let victim = round.pop().expect("a round was just begun");
+        fleet.kill_and_replace(victim).await;
+    }
+}
+
+fn variable(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name} must be a whole number, not {text:?}")),
+    )
+}

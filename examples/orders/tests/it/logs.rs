@@ -1,0 +1,86 @@
+//! Logs carry no payloads, at any level that a curious operator may choose.
+
+use crate::support::{
+    api::{Api, answer},
+    fleet::{Program, Scratch, free_port, process_secret, token, wait_until_ready},
+};
+use onceward::Platform;
+use onceward_example_orders::service;
+use onceward_testkit::{TestDb, eventually};
+use reqwest::Method;
+use serde_json::json;
+
+const MARKER: &str = "for-nobodys-eyes";
+
+#[tokio::test]
+async fn debug_logs_hold_no_payload_of_good_bad_or_poisoned_messages() {
+    let platform = Platform::assemble(vec![service()]).unwrap();
+    let (database, scratch) = (TestDb::for_platform(&platform).await, Scratch::new());
+    let (url, listen) = (database.url(), format!("127.0.0.1:{}", free_port()));
+    let variables = [
+        ("DATABASE_URL", url.as_str()),
+        ("ONCEWARD_AUTH_SECRET", process_secret()),
+        ("ONCEWARD_HTTP_LISTEN", &listen),
+        ("RUST_LOG", "debug"),
+    ];
+    let log = scratch.path().join("stderr.log");
+    let mut program = Program::start(&["serve"], &variables, &log);
+    let api = Api::new(&format!("http://{listen}"));
+    wait_until_ready(&api).await;
+    let token = token("acme");
+
+    let order = api
+        .place(&token, MARKER, &json!({"sku": MARKER, "quantity": 1}))
+        .await
+        .order_id();
+    let refused = json!({"sku": MARKER, "quantity": MARKER});
+    assert_eq!(api.place(&token, "refused", &refused).await.status, 422);
+    let garbage = api
+        .request(Method::POST, "/api/orders")
+        .bearer_auth(&token)
+        .header("idempotency-key", "garbage");
+    let garbage = garbage
+        .header("content-type", "application/json")
+        .body(format!("{{\"{MARKER}\""));
+    assert_eq!(answer(garbage).await.unwrap().status, 400);
+    let owner = database.owner().await;
+    owner
+        .execute(
+            "SELECT onceward.enqueue('acme', 'orders.events:tenant.acme.order.placed', 'order.placed.v1', $1)",
+            &[&json!({"orderId": MARKER, "sku": MARKER, "quantity": MARKER})],
+        )
+        .await
+        .unwrap();
+    eventually("the poisoned message is put away", || async {
+        owner
+            .query_opt("SELECT FROM onceward.dead_letters", &[])
+            .await
+            .unwrap()
+    })
+    .await;
+    eventually("the order is reserved", || async {
+        (api.show(&token, &order).await.body["status"] == "reserved").then_some(())
+    })
+    .await;
+    assert!(program.terminate().await.success());
+
+    let text = std::fs::read_to_string(&log).unwrap();
+    assert!(
+        text.contains("request finished") && text.contains("\"DEBUG\""),
+        "there is something to look through"
+    );
+    assert!(
+        text.contains("dead letter"),
+        "the poisoned message is mentioned"
+    );
+    let leaks: Vec<&str> = text
+        .lines()
+        .filter(|line| line.contains(MARKER) || line.contains(&token))
+        .collect();
+    assert!(
+        leaks.is_empty(),
+        "{} lines hold a payload or a token, the first: {}",
+        leaks.len(),
+        leaks[0]
+    );
+}

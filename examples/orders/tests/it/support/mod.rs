@@ -1,0 +1,8 @@
+//! What the tests of the example share.
+
+pub mod api;
+pub mod check;
+pub mod fleet;
+pub mod load;
+pub mod other_team;
+pub mod shop;
