@@ -1,0 +1,183 @@
+//! The short commands: what they print, and how they end.
+
+use crate::support::{SECRET, Scratch, Up, get, migrated_database, print, print_json, run};
+use serde_json::json;
+use std::{fs, path::Path};
+
+const COMMANDS: &[&[&str]] = &[
+    &[],
+    &["up"],
+    &["serve"],
+    &["migrate"],
+    &["topology"],
+    &["topology", "print"],
+    &["token"],
+    &["token", "issue"],
+    &["tenant"],
+    &["tenant", "add"],
+    &["tenant", "list"],
+    &["queues"],
+    &["bench"],
+];
+
+#[tokio::test]
+async fn every_command_explains_itself() {
+    for command in COMMANDS {
+        let args: Vec<&str> = command.iter().copied().chain(["--help"]).collect();
+        let help = print(&args, &[]).await;
+        assert!(help.contains("Usage: onceward"), "{args:?}: {help}");
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_command_ends_with_2() {
+    assert_eq!(run(&["dance"], &[]).await.status.code(), Some(2));
+}
+
+/// `UPDATE_SNAPSHOTS=1` writes the file anew; the difference is then for people to read.
+#[tokio::test]
+async fn the_topology_is_the_one_in_the_snapshot() {
+    let printed = print(&["topology", "print", "--json"], &[]).await;
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("topology.snapshot.json");
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+        fs::write(&path, &printed).expect("the snapshot can be written");
+    }
+    let snapshot = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        printed == snapshot,
+        "the topology changed; if that is meant, set UPDATE_SNAPSHOTS=1 and run this test again. It is now:\n{printed}"
+    );
+}
+
+#[tokio::test]
+async fn topology_print_names_every_queue_for_people() {
+    let printed = print(&["topology", "print"], &[]).await;
+    assert!(
+        printed
+            .lines()
+            .any(|line| line.starts_with("queue") && line.contains("orders.reserve.v1")),
+        "{printed}"
+    );
+}
+
+#[tokio::test]
+async fn migrate_applies_everything_once() {
+    let database = onceward_testkit::TestDb::empty().await;
+    let (url, args) = (database.url(), ["migrate", "--json"]);
+    let first = print_json(&args, &[("DATABASE_URL", &url)]).await;
+    assert!(
+        first[0]["applied"]
+            .as_array()
+            .is_some_and(|steps| steps.len() > 3),
+        "{first:?}"
+    );
+    assert_eq!(
+        print_json(&args, &[("DATABASE_URL", &url)]).await,
+        [json!({"applied": []})]
+    );
+    let words = print(&["migrate"], &[("DATABASE_URL", &url)]).await;
+    assert!(words.contains("up to date"), "{words}");
+}
+
+#[tokio::test]
+async fn tenants_are_added_once_and_listed() {
+    let database = migrated_database().await;
+    let url = database.url();
+    let variables = [("DATABASE_URL", url.as_str())];
+    assert_eq!(
+        print(&["tenant", "add", "acme"], &variables).await,
+        "added acme\n"
+    );
+    assert_eq!(
+        print(&["tenant", "add", "acme"], &variables).await,
+        "acme is there already\n"
+    );
+    assert_eq!(
+        print_json(&["tenant", "list", "--json"], &variables).await,
+        [json!({"id": "acme", "active": true})]
+    );
+    assert_eq!(print(&["tenant", "list"], &variables).await, "acme\n");
+    assert_eq!(
+        run(&["tenant", "add", "a.b"], &variables)
+            .await
+            .status
+            .code(),
+        Some(2)
+    );
+}
+
+#[tokio::test]
+async fn queues_say_how_full_they_are() {
+    let database = migrated_database().await;
+    let owner = database.owner().await;
+    let payload = json!({"orderId": uuid::Uuid::nil(), "sku": "teapot", "quantity": 1});
+    let statement = "SELECT onceward.enqueue('acme', 'orders.events:tenant.acme.order.placed', 'order.placed.v1', $1)";
+    owner.execute(statement, &[&payload]).await.unwrap();
+    let url = database.url();
+    let queues = print_json(&["queues", "--json"], &[("DATABASE_URL", &url)]).await;
+    let queue = queues
+        .iter()
+        .find(|queue| queue["queue"] == "orders.reserve.v1")
+        .expect("every queue is listed");
+    assert_eq!(
+        (&queue["waiting"], &queue["putAside"], &queue["dead"]),
+        (&json!(1), &json!(0), &json!(0))
+    );
+    assert!(queue["oldestSeconds"].as_f64().is_some_and(|age| age > 0.0));
+    let table = print(&["queues"], &[("DATABASE_URL", &url)]).await;
+    assert_eq!(table.lines().count(), queues.len() + 1);
+}
+
+#[tokio::test]
+async fn an_issued_token_opens_a_running_up() {
+    let scratch = Scratch::new();
+    let mut up = Up::start(&scratch, &[]).await;
+    let data = scratch.join("data");
+    let issue = [
+        "token",
+        "issue",
+        "--tenant",
+        "acme",
+        "--json",
+        "--data",
+        data.to_str().unwrap(),
+    ];
+    let issued = print_json(&issue, &[]).await.remove(0);
+    assert_eq!(
+        (&issued["tenant"], &issued["roles"]),
+        (&json!("acme"), &json!(["orders:read", "orders:write"]))
+    );
+    let demo_order = up.place_order("k").await;
+    let token = issued["token"].as_str().unwrap();
+    let (status, _) = get(&format!("{}{demo_order}", up.url), Some(token)).await;
+    assert_eq!(
+        status, 404,
+        "the token is good, and the order is another tenant's"
+    );
+    up.token = token.to_owned();
+    up.place_order("k").await;
+    assert!(up.process.end_by("INT").await.success());
+}
+
+#[tokio::test]
+async fn a_token_needs_a_secret_and_says_where_one_comes_from() {
+    let scratch = Scratch::new();
+    let data = scratch.join("nothing-here");
+    let args = [
+        "token",
+        "issue",
+        "--tenant",
+        "acme",
+        "--data",
+        data.to_str().unwrap(),
+    ];
+    let refused = run(&args, &[]).await;
+    assert_eq!(refused.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        said.contains("ONCEWARD_AUTH_SECRET") && said.contains("onceward up"),
+        "{said}"
+    );
+    let token = print(&args, &[("ONCEWARD_AUTH_SECRET", SECRET)]).await;
+    assert_eq!(token.trim().split('.').count(), 3);
+}
