@@ -58,11 +58,13 @@ BEGIN
                    'headers', u.headers::jsonb, 'payload', u.payload::jsonb, 'occurred_at', u.occurred)
         FROM unnest(p_id, p_digest, p_lane, p_version, p_event_type, p_topic, p_ordering_key, p_idempotency_key, p_correlation,
                     p_causation, p_headers, p_payload, p_occurred, p_delay_ms)
+             WITH ORDINALITY
              AS u(id, digest, lane, version, event_type, topic, ordering_key, idempotency_key, correlation, causation,
-                  headers, payload, occurred, delay_ms)
+                  headers, payload, occurred, delay_ms, nth)
         JOIN onceward.lane l ON l.id = u.lane
         WHERE u.delay_ms IS NOT NULL
-          AND (u.digest IS NULL OR EXISTS (SELECT FROM unnest(v_fresh) AS f WHERE f = u.digest));
+          AND (u.digest IS NULL OR EXISTS (SELECT FROM unnest(v_fresh) AS f WHERE f = u.digest))
+        ORDER BY u.nth;
     END IF;
     RETURN v_rows;
 END
@@ -89,7 +91,7 @@ BEGIN
 END
 $$;
 
--- Puts messages aside, or away for good; also used for messages that are published with a delay.
+-- Puts messages aside. Their ids are in the order of the rows: it is the order in which followers of a key are let go.
 CREATE FUNCTION onceward.defer(p_rows jsonb) RETURNS TABLE (lane_id int, seq bigint, id bigint)
     LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $$
@@ -98,10 +100,13 @@ CREATE FUNCTION onceward.defer(p_rows jsonb) RETURNS TABLE (lane_id int, seq big
     SELECT r.lane_id, l.queue_id, r.seq, r.state, CASE WHEN r.due_in_ms IS NULL THEN NULL ELSE clock_timestamp() + r.due_in_ms * interval '1 ms' END,
         r.blocks, r.attempts, r.lease, r.worker, r.first_error, r.last_error, r.first_failed_at, l.tenant_id, r.ordering_key,
         r.created_at, r.message
-    FROM jsonb_to_recordset(p_rows) AS r(lane_id int, seq bigint, state text, due_in_ms bigint, blocks boolean, attempts int,
-        lease bigint, worker text, first_error text, last_error text, first_failed_at timestamptz, ordering_key text,
-        created_at timestamptz, message jsonb)
+    FROM ROWS FROM (jsonb_to_recordset(p_rows) AS (lane_id int, seq bigint, state text, due_in_ms bigint, blocks boolean,
+            attempts int, lease bigint, worker text, first_error text, last_error text, first_failed_at timestamptz,
+            ordering_key text, created_at timestamptz, message jsonb)) WITH ORDINALITY
+        AS r(lane_id, seq, state, due_in_ms, blocks, attempts, lease, worker, first_error, last_error, first_failed_at,
+            ordering_key, created_at, message, nth)
     JOIN onceward.lane l ON l.id = r.lane_id
+    ORDER BY r.nth                               -- a hash join would turn them round
     RETURNING lane_id, seq, id
 $$;
 
@@ -210,12 +215,15 @@ BEGIN
 END
 $$;
 
--- Writes the next turn of each lane. The primary key refuses a second writer of the same turn.
+-- Writes the next turn of each lane. The primary key refuses a second writer of the same turn. Older turns are deleted,
+-- so a writer that is further behind is known by finding no turn before its own, and a later one.
 CREATE FUNCTION onceward.advance(p_lanes int[], p_turns bigint[], p_last_seqs bigint[], p_open_xids text[], p_open_floors text[], p_careful_until bigint[])
     RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan
     AS $$
+DECLARE
+    v_before int;
 BEGIN
     INSERT INTO onceward.lane_turn (lane_id, turn, last_seq, open_xids, open_floors, careful_until)
     SELECT a.lane, a.turn, a.last_seq, a.xids::xid8[], a.floors::bigint[], a.careful
@@ -223,6 +231,12 @@ BEGIN
          AS a(lane, turn, last_seq, xids, floors, careful);
     DELETE FROM onceward.lane_turn t USING unnest(p_lanes, p_turns) AS a(lane, turn)
     WHERE t.lane_id = a.lane AND t.turn = a.turn - 1;
+    GET DIAGNOSTICS v_before = ROW_COUNT;
+    IF v_before < cardinality(p_lanes) AND EXISTS (
+        SELECT FROM onceward.lane_turn t JOIN unnest(p_lanes, p_turns) AS a(lane, turn) ON t.lane_id = a.lane AND t.turn > a.turn)
+    THEN
+        RAISE EXCEPTION 'other workers took later turns in this lane' USING ERRCODE = 'unique_violation';
+    END IF;
     DELETE FROM onceward.turn_start t USING unnest(p_lanes, p_turns) AS a(lane, turn)
     WHERE t.lane_id = a.lane AND t.turn = a.turn;
 END

@@ -89,7 +89,9 @@ impl LaneCursor {
         let mut late: BTreeMap<u64, (i64, bool)> = BTreeMap::new();
         let mut seen: BTreeMap<u64, usize> = BTreeMap::new();
         for (index, source) in found.iter().enumerate() {
-            let &Source::Late { xid, seq } = source else { continue };
+            let &Source::Late { xid, seq } = source else {
+                continue;
+            };
             let floor = self.open.get(&xid).copied().unwrap_or_default();
             let (reached, more) = late.entry(xid).or_insert((floor, false));
             let seen = seen.entry(xid).or_default();
@@ -100,7 +102,10 @@ impl LaneCursor {
             *more |= index >= count || *seen >= limit;
         }
         if late.values().any(|&(_, more)| more) {
-            let old = found.iter().take_while(|source| !matches!(source, Source::New { .. })).count();
+            let old = found
+                .iter()
+                .take_while(|source| !matches!(source, Source::New { .. }))
+                .count();
             count = count.min(old);
         }
         let newest = match found[..count].last() {
@@ -258,10 +263,16 @@ mod tests {
             last_seq: 10,
             open: BTreeMap::from([(3, 1), (5, 2)]),
         };
-        let found = [Source::Late { xid: 3, seq: 4 }, Source::Late { xid: 5, seq: 6 }];
+        let found = [
+            Source::Late { xid: 3, seq: 4 },
+            Source::Late { xid: 5, seq: 6 },
+        ];
         let (count, taken) = start.take(&found, 9, 1);
         assert_eq!((count, taken.newest), (1, None));
-        assert_eq!(taken.late, BTreeMap::from([(3, (4, false)), (5, (2, true))]));
+        assert_eq!(
+            taken.late,
+            BTreeMap::from([(3, (4, false)), (5, (2, true))])
+        );
     }
 
     #[test]
