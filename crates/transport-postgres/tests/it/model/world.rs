@@ -1,0 +1,200 @@
+//! The state of the modelled world: publishers, the tables of one lane, and its workers.
+
+use onceward_transport_postgres::cursor::{LaneCursor, Snapshot};
+use std::collections::BTreeMap;
+
+/// A message of some publisher's script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Message {
+    pub id: u8,
+    /// It has *the* ordering key; one is enough to get the order wrong.
+    pub keyed: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Phase {
+    Waiting,
+    Open { xid: u64, sent: usize },
+    Committed { xid: u64 },
+    Aborted,
+}
+
+/// A row of the log. It is there for readers once its transaction has committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Entry {
+    pub seq: i64,
+    pub xid: u64,
+    pub message: Message,
+}
+
+/// A row of `lane_turn`, as columns.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place {
+    pub last_seq: i64,
+    pub open: BTreeMap<u64, i64>,
+    pub careful_until: i64,
+}
+
+impl Place {
+    pub fn cursor(&self) -> LaneCursor {
+        LaneCursor {
+            last_seq: self.last_seq,
+            open: self.open.clone(),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Aside {
+    Retry,
+    Parked,
+    Leased,
+}
+
+/// Time is a choice: what is due later may become due at any step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Due {
+    Never,
+    Later,
+    Now,
+}
+
+/// A row of `deferred`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Deferred {
+    pub id: u8,
+    pub message: Message,
+    pub state: Aside,
+    pub due: Due,
+    pub attempts: u8,
+    pub lease: u8,
+}
+
+/// What a turn hands to the handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Delivery {
+    pub message: Message,
+    pub late: bool,
+    pub attempt: u8,
+    /// Id, lease number and attempts of its row among those put aside.
+    pub row: Option<(u8, u8, u8)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Turn {
+    /// The turn that was read; the next one is to be written.
+    pub read: u8,
+    pub after: Place,
+    pub careful: bool,
+    pub deliveries: Vec<Delivery>,
+    pub blocked: Vec<Delivery>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Lease {
+    pub id: u8,
+    pub number: u8,
+    pub message: Message,
+    pub attempt: u8,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Worker {
+    Idle,
+    InTurn(Turn),
+    Performing(Vec<Lease>),
+}
+
+/// A message that is through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Finished {
+    pub message: Message,
+    pub dead: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct World {
+    pub publishers: Vec<Phase>,
+    pub next_xid: u64,
+    pub log: Vec<Entry>,
+    /// In the order of the commits.
+    pub committed: Vec<Message>,
+    pub turns: BTreeMap<u8, Place>,
+    /// How often the next turn was begun.
+    pub starts: u8,
+    /// In the order of the ids.
+    pub deferred: Vec<Deferred>,
+    pub next_id: u8,
+    /// Sorted: which worker is which does not matter.
+    pub workers: Vec<Worker>,
+    pub finished: Vec<Finished>,
+    pub crashes_left: u8,
+    pub expiries_left: u8,
+}
+
+impl World {
+    pub fn new(publishers: usize, workers: usize, crashes: u8, expiries: u8) -> Self {
+        Self {
+            publishers: vec![Phase::Waiting; publishers],
+            next_xid: 1,
+            log: Vec::new(),
+            committed: Vec::new(),
+            turns: BTreeMap::new(),
+            starts: 0,
+            deferred: Vec::new(),
+            next_id: 1,
+            workers: vec![Worker::Idle; workers],
+            finished: Vec::new(),
+            crashes_left: crashes,
+            expiries_left: expiries,
+        }
+    }
+
+    /// What `pg_current_snapshot()` would say now.
+    pub fn snapshot(&self) -> Snapshot {
+        let open = self.publishers.iter().filter_map(|phase| match phase {
+            Phase::Open { xid, .. } => Some(*xid),
+            _ => None,
+        });
+        let mut open: Vec<u64> = open.collect();
+        open.sort_unstable();
+        Snapshot {
+            next: self.next_xid,
+            open,
+        }
+    }
+
+    /// The rows of the log that a reader can see.
+    pub fn visible(&self) -> impl Iterator<Item = &Entry> {
+        self.log.iter().filter(|entry| {
+            self.publishers
+                .contains(&Phase::Committed { xid: entry.xid })
+        })
+    }
+
+    /// The lane's last turn and the place it left.
+    pub fn head(&self) -> (u8, Place) {
+        self.turns
+            .last_key_value()
+            .map_or_else(Default::default, |(&turn, place)| (turn, place.clone()))
+    }
+
+    pub fn somebody_is_in_the_lane(&self) -> bool {
+        self.workers
+            .iter()
+            .any(|worker| matches!(worker, Worker::InTurn(_)))
+    }
+
+    pub fn holds(&self, id: u8, number: u8) -> bool {
+        self.workers.iter().any(|worker| match worker {
+            Worker::Performing(leases) => leases
+                .iter()
+                .any(|lease| (lease.id, lease.number) == (id, number)),
+            _ => false,
+        })
+    }
+
+    pub fn finish(&mut self, message: Message, dead: bool) {
+        self.finished.push(Finished { message, dead });
+    }
+}
