@@ -149,7 +149,8 @@ CREATE FUNCTION onceward.next_due_ms(p_queue int) RETURNS bigint
 $$;
 
 -- Takes turns in those of the given lanes that nobody else is in. For each lane comes one row of kind 0 (where the lane
--- stands, and the snapshot it was read with), then what can be handled: kind 1 put aside and due, kind 2 late, kind 3 new.
+-- stands, and the snapshot it was read with), then what can be handled: kind 1 put aside and due, kind 2 late, kind 3 new;
+-- last, if anything was found, a row of kind 4 with an id taken after the reading.
 -- Locking and reading are two statements because the reading needs a snapshot taken after the lock.
 CREATE FUNCTION onceward.take_turns(p_lanes int[], p_limit int)
     RETURNS TABLE (
@@ -162,6 +163,7 @@ CREATE FUNCTION onceward.take_turns(p_lanes int[], p_limit int)
     AS $$
 DECLARE
     v_locked int[];
+    v_rows   int;
 BEGIN
     v_locked := ARRAY(SELECT l FROM unnest(p_lanes) AS l WHERE pg_try_advisory_xact_lock(19012, l));
     RETURN QUERY
@@ -190,18 +192,20 @@ BEGIN
         ORDER BY d.due_at, d.id LIMIT p_limit) d
     UNION ALL
     SELECT 2, p.lane_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-           m.seq, m.xid::text, NULL, NULL, 0, 0, NULL, NULL,
+           m.seq, NULL, NULL, NULL, 0, 0, NULL, NULL,
            m.ordering_key IS NOT NULL AND p.has_blocked AND EXISTS (
                SELECT FROM onceward.deferred d WHERE d.lane_id = p.lane_id AND d.ordering_key = m.ordering_key AND d.blocks),
            m.created_at, m.occurred_at, m.id, m.version, m.tenant_id, m.event_type, m.topic, m.ordering_key, m.idempotency_key,
            m.correlation_id, m.causation_id, m.headers::text, m.payload::text
     FROM place p
-    CROSS JOIN LATERAL unnest(p.open_xids, p.open_floors) AS o(xid, floor)
+    CROSS JOIN LATERAL (
+        SELECT array_agg(o.xid) AS xids, min(o.floor) AS floor FROM unnest(p.open_xids, p.open_floors) AS o(xid, floor)
+        WHERE pg_visible_in_snapshot(o.xid, pg_current_snapshot())) ended
     CROSS JOIN LATERAL (
         SELECT * FROM onceward.message_log m
-        WHERE m.lane_id = p.lane_id AND m.seq > o.floor AND m.seq <= p.last_seq AND m.xid = o.xid
+        WHERE m.lane_id = p.lane_id AND m.seq > ended.floor AND m.seq <= p.last_seq AND m.xid = ANY (ended.xids)
+          AND m.seq > (SELECT o.floor FROM unnest(p.open_xids, p.open_floors) AS o(xid, floor) WHERE o.xid = m.xid)
         ORDER BY m.seq LIMIT p_limit) m
-    WHERE pg_visible_in_snapshot(o.xid, pg_current_snapshot())
     UNION ALL
     SELECT 3, p.lane_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
            m.seq, NULL, NULL, NULL, 0, 0, NULL, NULL,
@@ -212,6 +216,14 @@ BEGIN
     FROM place p
     CROSS JOIN LATERAL (
         SELECT * FROM onceward.message_log m WHERE m.lane_id = p.lane_id AND m.seq > p.last_seq ORDER BY m.seq LIMIT p_limit) m;
+    -- The snapshot does not list open transactions from its xmax on. An id taken now bounds them from above.
+    GET DIAGNOSTICS v_rows = ROW_COUNT;
+    IF v_rows > cardinality(v_locked) THEN
+        RETURN QUERY
+        SELECT 4, NULL::int, NULL::bigint, NULL::bigint, NULL, NULL::bigint[], NULL::bigint, NULL::int, NULL,
+               NULL::bigint, pg_current_xact_id()::text, NULL::bigint, NULL, NULL::int, NULL::bigint, NULL, NULL::timestamptz,
+               NULL::boolean, NULL::timestamptz, NULL::timestamptz, NULL::uuid, NULL::smallint, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
+    END IF;
 END
 $$;
 

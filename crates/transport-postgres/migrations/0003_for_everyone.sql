@@ -45,13 +45,13 @@ DECLARE
     v_topology bigint;
     v_current  text := coalesce(current_setting('onceward.tenant_id', true), '');
 BEGIN
-    IF p_tenant !~ '^[A-Za-z0-9_-]{1,64}$' THEN
+    IF p_tenant IS NULL OR p_tenant !~ '^[A-Za-z0-9_-]{1,64}$' THEN
         RAISE EXCEPTION 'tenant must be 1 to 64 letters, digits, "-" or "_"' USING ERRCODE = 'OW002';
     ELSIF v_current <> '' AND v_current <> p_tenant THEN
         RAISE EXCEPTION 'this transaction belongs to another tenant' USING ERRCODE = 'OW002';
     ELSIF v_version IS NULL OR v_version::numeric NOT BETWEEN 1 AND 32767 THEN
         RAISE EXCEPTION 'event type must end in its version, like order.placed.v1' USING ERRCODE = 'OW002';
-    ELSIF position(':' IN p_topic) = 0 THEN
+    ELSIF p_topic IS NULL OR position(':' IN p_topic) = 0 THEN
         RAISE EXCEPTION 'topic must be <exchange>:<routing key>' USING ERRCODE = 'OW002';
     ELSIF p_payload IS NULL OR jsonb_typeof(p_payload) <> 'object' THEN
         RAISE EXCEPTION 'payload must be a JSON object' USING ERRCODE = 'OW002';

@@ -5,37 +5,42 @@
 //! still open in the snapshot it read with. Only those can still bring numbers at or below it. When
 //! one of them has ended, its messages are looked for above its *floor*, the number the lane had
 //! reached before the transaction was first seen.
+//!
+//! A snapshot does not list every open transaction: those that began after the newest one to end
+//! are only known to be "from xmax on". So a reader takes an id of its own after it has read, and
+//! counts everything between xmax and that id as open.
 
 use std::collections::BTreeMap;
 
-/// A PostgreSQL snapshot, as `pg_current_snapshot()` prints it: `xmin:xmax:open,open,…`.
+/// What a reader knows about the transactions around it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The first transaction id not yet given out.
-    pub next: u64,
-    /// Transactions below `next` that were open.
+    /// The snapshot's xmax: one past the newest transaction that had ended.
+    pub xmax: u64,
+    /// Transactions that were, or may have been, open.
     pub open: Vec<u64>,
 }
 
 impl Snapshot {
-    /// Reads PostgreSQL's text form.
-    pub fn parse(text: &str) -> Option<Self> {
+    /// From the text of `pg_current_snapshot()`, `xmin:xmax:open,open,…`, and an id that the reader
+    /// took after it had read. Without one, nothing was read.
+    pub fn parse(text: &str, taken_after: Option<u64>) -> Option<Self> {
         let mut parts = text.split(':');
-        let (_, next, open) = (parts.next()?, parts.next()?, parts.next()?);
-        Some(Self {
-            next: next.parse().ok()?,
-            open: open
-                .split(',')
-                .filter(|id| !id.is_empty())
-                .map(str::parse)
-                .collect::<Result<_, _>>()
-                .ok()?,
-        })
+        let (_, xmax, listed) = (parts.next()?, parts.next()?, parts.next()?);
+        let xmax: u64 = xmax.parse().ok()?;
+        let mut open: Vec<u64> = listed
+            .split(',')
+            .filter(|id| !id.is_empty())
+            .map(str::parse)
+            .collect::<Result<_, _>>()
+            .ok()?;
+        open.extend(xmax..taken_after.unwrap_or(xmax));
+        Some(Self { xmax, open })
     }
 
-    /// Has this transaction ended, as far as the snapshot can see?
+    /// Had this transaction ended for certain?
     pub fn has_ended(&self, xid: u64) -> bool {
-        xid < self.next && !self.open.contains(&xid)
+        xid < self.xmax && !self.open.contains(&xid)
     }
 }
 
@@ -53,9 +58,8 @@ pub struct LaneCursor {
 pub struct Taken {
     /// The highest new number taken.
     pub newest: Option<i64>,
-    /// For each ended transaction of which late messages were taken: the highest number taken,
-    /// and whether there may be more of them.
-    pub late: BTreeMap<u64, (i64, bool)>,
+    /// Late messages remain above this number; `None`: all were taken.
+    pub late_until: Option<i64>,
 }
 
 /// How a turn found a message, in the order in which a lane is read.
@@ -65,8 +69,6 @@ pub enum Source {
     Aside,
     /// Behind the lane's place, brought by a transaction that was open when the lane was read past it.
     Late {
-        /// The transaction.
-        xid: u64,
         /// The message's number.
         seq: i64,
     },
@@ -79,50 +81,43 @@ pub enum Source {
 
 impl LaneCursor {
     /// How many of what was `found` a turn takes, from the front, and what that means for the lane.
-    /// `limit` bounded the search for each late transaction; `most` bounds the turn.
+    /// `limit` bounded the search for late messages; `most` bounds the turn.
     ///
     /// Nothing new is taken while late messages remain. Otherwise the place would move past new
     /// messages of a transaction that is still searched, and they would be found again as late ones;
     /// and a new message could overtake a late one of its key.
     pub fn take(&self, found: &[Source], limit: usize, most: usize) -> (usize, Taken) {
+        let late = |source: &Source| matches!(source, Source::Late { .. });
+        let all_late = found.iter().filter(|source| late(source)).count();
+        let old = found
+            .iter()
+            .take_while(|source| !matches!(source, Source::New { .. }))
+            .count();
         let mut count = most.min(found.len());
-        let mut late: BTreeMap<u64, (i64, bool)> = BTreeMap::new();
-        let mut seen: BTreeMap<u64, usize> = BTreeMap::new();
-        for (index, source) in found.iter().enumerate() {
-            let &Source::Late { xid, seq } = source else {
-                continue;
-            };
-            let floor = self.open.get(&xid).copied().unwrap_or_default();
-            let (reached, more) = late.entry(xid).or_insert((floor, false));
-            let seen = seen.entry(xid).or_default();
-            *seen += 1;
-            if index < count {
-                *reached = seq;
-            }
-            *more |= index >= count || *seen >= limit;
-        }
-        if late.values().any(|&(_, more)| more) {
-            let old = found
-                .iter()
-                .take_while(|source| !matches!(source, Source::New { .. }))
-                .count();
+        let mut late_until = None;
+        if all_late >= limit || count < old {
             count = count.min(old);
+            let reached = found[..count].iter().rev().find_map(|source| match source {
+                Source::Late { seq } => Some(*seq),
+                _ => None,
+            });
+            late_until = Some(reached.unwrap_or(0));
         }
         let newest = match found[..count].last() {
             Some(&Source::New { seq }) => Some(seq),
             _ => None,
         };
-        (count, Taken { newest, late })
+        (count, Taken { newest, late_until })
     }
 
     /// The place after a turn that read with `snapshot`.
     pub fn after(&self, snapshot: &Snapshot, taken: &Taken) -> Self {
         let mut open = BTreeMap::new();
         for (&xid, &floor) in &self.open {
-            if !snapshot.has_ended(xid) {
-                open.insert(xid, floor);
-            } else if let Some(&(reached, true)) = taken.late.get(&xid) {
-                open.insert(xid, reached);
+            match taken.late_until {
+                _ if !snapshot.has_ended(xid) => drop(open.insert(xid, floor)),
+                Some(reached) => drop(open.insert(xid, floor.max(reached))),
+                None => {}
             }
         }
         let Some(newest) = taken.newest else {
@@ -175,112 +170,74 @@ fn array_text<T: ToString>(items: impl Iterator<Item = T>) -> String {
 mod tests {
     use super::*;
 
-    fn snapshot(next: u64, open: &[u64]) -> Snapshot {
+    fn snapshot(xmax: u64, open: &[u64]) -> Snapshot {
         Snapshot {
-            next,
+            xmax,
             open: open.to_vec(),
+        }
+    }
+
+    fn cursor(last_seq: i64, open: &[(u64, i64)]) -> LaneCursor {
+        LaneCursor {
+            last_seq,
+            open: open.iter().copied().collect(),
         }
     }
 
     #[test]
     fn a_snapshot_is_read_from_its_text() {
-        assert_eq!(
-            Snapshot::parse("10:20:11,15"),
-            Some(snapshot(20, &[11, 15]))
-        );
-        assert_eq!(Snapshot::parse("20:20:"), Some(snapshot(20, &[])));
-        assert_eq!(Snapshot::parse("nonsense"), None);
+        let parsed = Snapshot::parse("10:20:11,15", None);
+        assert_eq!(parsed, Some(snapshot(20, &[11, 15])));
+        assert_eq!(Snapshot::parse("20:20:", None), Some(snapshot(20, &[])));
+        assert_eq!(Snapshot::parse("nonsense", None), None);
+    }
+
+    #[test]
+    fn transactions_that_a_snapshot_does_not_list_count_as_open() {
+        let parsed = Snapshot::parse("10:20:11", Some(23)).unwrap();
+        assert_eq!(parsed, snapshot(20, &[11, 20, 21, 22]));
+        assert!(!parsed.has_ended(21) && !parsed.has_ended(23) && parsed.has_ended(19));
     }
 
     #[test]
     fn an_open_transaction_is_watched_from_the_place_before_it_was_seen() {
-        let start = LaneCursor {
-            last_seq: 5,
-            open: BTreeMap::new(),
-        };
-        let taken = Taken {
-            newest: Some(9),
-            ..Taken::default()
-        };
-        let next = start.after(&snapshot(20, &[12]), &taken);
-        assert_eq!(
-            next,
-            LaneCursor {
-                last_seq: 9,
-                open: BTreeMap::from([(12, 5)])
-            }
-        );
+        let (_, taken) = cursor(5, &[]).take(&[Source::New { seq: 9 }], 10, usize::MAX);
+        let next = cursor(5, &[]).after(&snapshot(20, &[12]), &taken);
+        assert_eq!(next, cursor(9, &[(12, 5)]));
     }
 
     #[test]
     fn a_lane_that_took_nothing_new_watches_nobody_new() {
-        let start = LaneCursor {
-            last_seq: 5,
-            open: BTreeMap::from([(3, 1)]),
-        };
-        let next = start.after(&snapshot(20, &[12]), &Taken::default());
-        assert_eq!(
-            next,
-            LaneCursor {
-                last_seq: 5,
-                open: BTreeMap::new()
-            }
-        );
+        let next = cursor(5, &[(3, 1)]).after(&snapshot(20, &[12]), &Taken::default());
+        assert_eq!(next, cursor(5, &[]));
     }
 
     #[test]
-    fn late_messages_beyond_the_limit_are_taken_by_later_turns() {
-        let start = LaneCursor {
-            last_seq: 50,
-            open: BTreeMap::from([(3, 1)]),
-        };
-        let taken = Taken {
-            newest: None,
-            late: BTreeMap::from([(3, (20, true))]),
-        };
-        let next = start.after(&snapshot(20, &[]), &taken);
-        assert_eq!(next.open, BTreeMap::from([(3, 20)]));
-    }
-
-    #[test]
-    fn nothing_new_is_taken_while_late_messages_remain() {
-        let start = LaneCursor {
-            last_seq: 10,
-            open: BTreeMap::from([(3, 1)]),
-        };
-        let late = Source::Late { xid: 3, seq: 4 };
-        let (count, taken) = start.take(&[late, Source::New { seq: 11 }], 1, usize::MAX);
-        assert_eq!((count, taken.newest), (1, None));
-        assert_eq!(taken.late, BTreeMap::from([(3, (4, true))]));
-        let (count, taken) = start.take(&[late, Source::New { seq: 11 }], 2, usize::MAX);
-        assert_eq!((count, taken.newest), (2, Some(11)));
-        assert_eq!(taken.late, BTreeMap::from([(3, (4, false))]));
-    }
-
-    #[test]
-    fn a_careful_turn_leaves_the_late_messages_it_did_not_take_to_be_found_again() {
-        let start = LaneCursor {
-            last_seq: 10,
-            open: BTreeMap::from([(3, 1), (5, 2)]),
-        };
+    fn late_messages_beyond_the_limit_are_taken_by_later_turns_and_nothing_new_before_them() {
+        let start = cursor(50, &[(3, 1), (4, 30)]);
         let found = [
-            Source::Late { xid: 3, seq: 4 },
-            Source::Late { xid: 5, seq: 6 },
+            Source::Late { seq: 10 },
+            Source::Late { seq: 20 },
+            Source::New { seq: 51 },
         ];
+        let (count, taken) = start.take(&found, 2, usize::MAX);
+        assert_eq!((count, taken.newest, taken.late_until), (2, None, Some(20)));
+        let next = start.after(&snapshot(20, &[]), &taken);
+        assert_eq!(next, cursor(50, &[(3, 20), (4, 30)]));
+    }
+
+    #[test]
+    fn a_turn_of_one_message_leaves_the_late_ones_it_did_not_take() {
+        let start = cursor(50, &[(3, 1)]);
+        let found = [Source::Aside, Source::Late { seq: 10 }];
         let (count, taken) = start.take(&found, 9, 1);
-        assert_eq!((count, taken.newest), (1, None));
-        assert_eq!(
-            taken.late,
-            BTreeMap::from([(3, (4, false)), (5, (2, true))])
-        );
+        assert_eq!((count, taken.late_until), (1, Some(0)));
+        assert_eq!(start.after(&snapshot(20, &[]), &taken), start);
     }
 
     #[test]
     fn columns_round_trip() {
-        let cursor = LaneCursor {
-            last_seq: 7,
-            open: BTreeMap::from([(3, 1), (9, 4)]),
-        };
+        let cursor = cursor(7, &[(3, 1), (9, 4)]);
         let back = LaneCursor::from_columns(7, &cursor.xids_text(), &[1, 4]);
         assert_eq!(back, Some(cursor));
     }

@@ -5,7 +5,7 @@ use crate::{
     lanes::{Lane, LaneBook},
     lease,
     routes::DeclaredQueue,
-    rows::{self, LaneHead, TurnRow},
+    rows,
     scout::{self, LINGER, Scout},
     store,
     turn::LaneTurn,
@@ -16,7 +16,6 @@ use onceward_db::{Db, DbError, Scope, Tx};
 use onceward_envelope::TenantId;
 use onceward_transport::{Intake, LeaseId, Leased, Settlement, Subscription, TransportError, Turn};
 use std::{
-    collections::HashMap,
     sync::{Arc, Mutex, Weak},
     time::Duration,
 };
@@ -135,15 +134,8 @@ impl LaneQueue {
         let ids: Vec<i32> = guard.lanes.iter().map(|lane| lane.id).collect();
         let tx = self.db.begin(Scope::platform("onceward")).await?;
         let rows = tx.query(store::TAKE_TURNS, &[&ids, &per_lane]).await?;
-        let mut heads: HashMap<i32, LaneHead> = HashMap::new();
-        let mut found = Vec::new();
-        for row in &rows {
-            match rows::read(row)? {
-                TurnRow::Head(head) => drop(heads.insert(head.lane_id, head)),
-                TurnRow::Message(message) => found.push(*message),
-            }
-        }
-        let turn = LaneTurn::new(self, tx, guard, heads, found, per_lane);
+        let read = rows::read(&rows)?;
+        let turn = LaneTurn::new(self, tx, guard, read, per_lane);
         turn.or_nothing().await
     }
 

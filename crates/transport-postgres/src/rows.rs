@@ -30,8 +30,8 @@ pub(crate) struct LaneHead {
 pub(crate) struct Place {
     pub lane_id: i32,
     pub seq: i64,
-    /// The transaction that brought it late.
-    pub late_xid: Option<u64>,
+    /// A transaction brought it after the lane had been read past it.
+    pub late: bool,
     /// Its row among the messages put aside.
     pub deferred: Option<Deferred>,
     /// It stands behind another of its key.
@@ -40,10 +40,10 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn source(&self) -> Source {
-        match (&self.deferred, self.late_xid) {
+        match (&self.deferred, self.late) {
             (Some(_), _) => Source::Aside,
-            (None, Some(xid)) => Source::Late { xid, seq: self.seq },
-            (None, None) => Source::New { seq: self.seq },
+            (None, true) => Source::Late { seq: self.seq },
+            (None, false) => Source::New { seq: self.seq },
         }
     }
 }
@@ -70,28 +70,50 @@ pub(crate) struct Unreadable {
     pub raw: Value,
 }
 
-pub(crate) enum TurnRow {
-    Head(LaneHead),
-    Message(Box<Found>),
+/// Kinds of rows of `onceward.take_turns`.
+const HEAD: i32 = 0;
+const LATE: i32 = 2;
+const OWN_XID: i32 = 4;
+
+/// Everything a turn found.
+pub(crate) struct Read {
+    pub heads: Vec<LaneHead>,
+    pub found: Vec<Found>,
 }
 
-pub(crate) fn read(row: &Row) -> Result<TurnRow, TransportError> {
-    let kind: i32 = row.get("kind");
-    if kind == 0 {
-        return head(row).map(TurnRow::Head).ok_or_else(|| {
+pub(crate) fn read(rows: &[Row]) -> Result<Read, TransportError> {
+    let kind = |row: &&Row| row.get::<_, i32>("kind");
+    let taken_after = rows
+        .iter()
+        .find(|row| kind(row) == OWN_XID)
+        .and_then(|row| row.get::<_, &str>("xid").parse().ok());
+    let heads: Option<Vec<LaneHead>> = rows
+        .iter()
+        .filter(|row| kind(row) == HEAD)
+        .map(|row| head(row, taken_after))
+        .collect();
+    Ok(Read {
+        heads: heads.ok_or_else(|| {
             TransportError::Malformed(
                 "a lane's place cannot be read; is the server newer than this program?".into(),
             )
-        });
-    }
+        })?,
+        found: rows
+            .iter()
+            .filter(|row| ![HEAD, OWN_XID].contains(&kind(row)))
+            .map(message)
+            .collect(),
+    })
+}
+
+fn message(row: &Row) -> Found {
+    let kind: i32 = row.get("kind");
     let attempts: i32 = row.get("attempts");
     let state: Option<&str> = row.get("state");
     let place = Place {
         lane_id: row.get("lane_id"),
         seq: row.get("seq"),
-        late_xid: row
-            .get::<_, Option<&str>>("xid")
-            .and_then(|xid| xid.parse().ok()),
+        late: kind == LATE,
         deferred: row.get::<_, Option<i64>>("deferred_id").map(|id| Deferred {
             id,
             attempts,
@@ -111,10 +133,10 @@ pub(crate) fn read(row: &Row) -> Result<TurnRow, TransportError> {
         error,
         raw: raw(row),
     });
-    Ok(TurnRow::Message(Box::new(Found { place, message })))
+    Found { place, message }
 }
 
-fn head(row: &Row) -> Option<LaneHead> {
+fn head(row: &Row, taken_after: Option<u64>) -> Option<LaneHead> {
     Some(LaneHead {
         lane_id: row.get("lane_id"),
         turn: row.get("turn"),
@@ -125,7 +147,7 @@ fn head(row: &Row) -> Option<LaneHead> {
         )?,
         careful_until: row.get("careful_until"),
         starts: row.get("starts"),
-        snapshot: Snapshot::parse(row.get("snapshot"))?,
+        snapshot: Snapshot::parse(row.get("snapshot"), taken_after)?,
     })
 }
 
@@ -137,8 +159,11 @@ fn delivery(row: &Row, attempt: u32) -> Result<Delivery, String> {
     let version: i16 = row.get("version");
     let event_type = EventType::new(row.get::<_, &str>("event_type"), version.unsigned_abs())
         .map_err(|error| error.to_string())?;
+    // A message put aside keeps "no headers" as JSON's null.
     let mut headers: Map<String, Value> = match row.get::<_, Option<&str>>("headers") {
-        Some(text) => serde_json::from_str(text).map_err(|error| format!("headers: {error}"))?,
+        Some(text) => serde_json::from_str::<Option<_>>(text)
+            .map_err(|error| format!("headers: {error}"))?
+            .unwrap_or_default(),
         None => Map::new(),
     };
     let actor: Option<Actor> = headers

@@ -3,7 +3,7 @@
 use crate::{
     cursor::{Source, Taken},
     queue::{LaneGuard, LaneQueue},
-    rows::{self, Found, LaneHead, Place, Unreadable},
+    rows::{self, Found, LaneHead, Place, Read, Unreadable},
     store,
 };
 use async_trait::async_trait;
@@ -51,12 +51,11 @@ impl LaneTurn {
         queue: &LaneQueue,
         tx: Tx,
         guard: LaneGuard,
-        heads: HashMap<i32, LaneHead>,
-        found: Vec<Found>,
+        read: Read,
         per_lane: i32,
     ) -> Self {
         let mut by_lane: HashMap<i32, Vec<Found>> = HashMap::new();
-        for message in found {
+        for message in read.found {
             by_lane
                 .entry(message.place.lane_id)
                 .or_default()
@@ -72,7 +71,8 @@ impl LaneTurn {
             unreadable: Vec::new(),
             identity: queue.identity(),
         };
-        for (lane_id, head) in heads {
+        for head in read.heads {
+            let lane_id = head.lane_id;
             let mut found = by_lane.remove(&lane_id).unwrap_or_default();
             let tenant = turn.guard.tenant(lane_id).cloned();
             for delivery in found

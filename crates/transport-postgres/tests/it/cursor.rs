@@ -35,6 +35,7 @@ struct Entry {
 #[derive(Default)]
 struct Lane {
     next_xid: u64,
+    newest_ended: u64,
     open: BTreeSet<u64>,
     committed: BTreeSet<u64>,
     key_held_by: Option<u64>,
@@ -82,6 +83,7 @@ impl Lane {
 
     fn end(&mut self, xid: u64, commits: bool) {
         self.open.remove(&xid);
+        self.newest_ended = self.newest_ended.max(xid);
         self.key_held_by = self.key_held_by.filter(|&holder| holder != xid);
         if commits {
             self.committed.insert(xid);
@@ -94,16 +96,16 @@ impl Lane {
                 .iter()
                 .filter(|entry| self.committed.contains(&entry.xid))
         };
-        let mut found = Vec::new();
-        let ended = |xid: &u64| snapshot.has_ended(*xid);
-        for (&xid, &floor) in self.cursor.open.iter().filter(|(xid, _)| ended(xid)) {
-            let range = floor + 1..=self.cursor.last_seq;
-            let late = visible().filter(|entry| entry.xid == xid && range.contains(&entry.seq));
-            found.extend(
-                late.take(limit)
-                    .map(|&Entry { seq, .. }| Source::Late { xid, seq }),
-            );
-        }
+        let late = visible().filter(|entry| {
+            let floor = self.cursor.open.get(&entry.xid);
+            entry.seq <= self.cursor.last_seq
+                && floor.is_some_and(|&floor| entry.seq > floor)
+                && snapshot.has_ended(entry.xid)
+        });
+        let mut found: Vec<Source> = late
+            .take(limit)
+            .map(|&Entry { seq, .. }| Source::Late { seq })
+            .collect();
         let new = visible().filter(|entry| entry.seq > self.cursor.last_seq);
         found.extend(
             new.take(limit)
@@ -112,17 +114,27 @@ impl Lane {
         found
     }
 
+    /// As PostgreSQL gives it: open transactions from xmax on are not listed.
+    fn snapshot(&self, taken_after: Option<u64>) -> Snapshot {
+        let xmax = self.newest_ended + 1;
+        let listed: Vec<String> = self.open.range(..xmax).map(u64::to_string).collect();
+        let text = format!("0:{xmax}:{}", listed.join(","));
+        Snapshot::parse(&text, taken_after).expect("PostgreSQL's form")
+    }
+
     /// Reads the lane. `false`: there was nothing to do.
     fn turn(&mut self, limit: usize, most: usize) -> bool {
-        let snapshot = Snapshot {
-            next: self.next_xid,
-            open: self.open.iter().copied().collect(),
-        };
-        let found = self.found(&snapshot, limit);
+        let found = self.found(&self.snapshot(None), limit);
+        let own_xid = (!found.is_empty()).then_some(self.next_xid);
+        let snapshot = self.snapshot(own_xid);
+        if let Some(xid) = own_xid {
+            self.next_xid += 1;
+            self.newest_ended = xid;
+        }
         let (count, taken) = self.cursor.take(&found, limit, most);
         self.read
             .extend(found[..count].iter().map(|source| match source {
-                Source::Late { seq, .. } | Source::New { seq } => *seq,
+                Source::Late { seq } | Source::New { seq } => *seq,
                 Source::Aside => unreachable!("nothing is put aside here"),
             }));
         let after = through_columns(&self.cursor.after(&snapshot, &taken));

@@ -15,6 +15,7 @@ use world::{Due, Entry, Message, Phase, Worker, World};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
     ForgetsOpenTransactions,
+    TrustsTheList,
     TakesNewBesideLate,
     UnguardedLease,
     PrimaryKeyOnly,
@@ -112,9 +113,15 @@ impl Model for Bus {
                 if let Phase::Open { xid, .. } = world.publishers[publisher] {
                     world.publishers[publisher] = Phase::Committed { xid };
                     world.committed.extend(&self.scripts[publisher]);
+                    world.ended(xid);
                 }
             }
-            Action::Abort(publisher) => world.publishers[publisher] = Phase::Aborted,
+            Action::Abort(publisher) => {
+                if let Phase::Open { xid, .. } = world.publishers[publisher] {
+                    world.publishers[publisher] = Phase::Aborted;
+                    world.ended(xid);
+                }
+            }
             Action::Ripen(id) => {
                 let row = world.deferred.iter_mut().find(|row| row.id == id)?;
                 row.due = Due::Now;
@@ -172,6 +179,7 @@ impl Bus {
         match action {
             Action::Take => {
                 let turn = self.read_turn(world)?;
+                world.next_xid += u64::from(turn.own_xid.is_some());
                 if !self.leased && !turn.deliveries.is_empty() {
                     world.starts += 1;
                 }
@@ -212,7 +220,14 @@ impl Bus {
 impl World {
     /// The worker's transaction or process is over.
     fn leave(&mut self, n: usize) -> Worker {
-        std::mem::replace(&mut self.workers[n], Worker::Idle)
+        let worker = std::mem::replace(&mut self.workers[n], Worker::Idle);
+        if let Worker::InTurn(world::Turn {
+            own_xid: Some(xid), ..
+        }) = worker
+        {
+            self.ended(xid);
+        }
+        worker
     }
 
     fn perform(&mut self, n: usize, leases: Vec<world::Lease>) {

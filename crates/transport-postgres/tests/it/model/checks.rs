@@ -221,6 +221,18 @@ fn a_cursor_that_forgets_open_transactions_is_found_out() {
 }
 
 #[test]
+fn a_reader_that_trusts_the_snapshots_list_of_open_transactions_is_found_out() {
+    let flaw = Some(Flaw::TrustsTheList);
+    check_is_found_out(
+        Bus {
+            flaw,
+            ..bus(&["u", "u"])
+        },
+        &[NOT_LOST],
+    );
+}
+
+#[test]
 fn a_turn_that_takes_new_messages_beside_a_part_of_the_late_ones_is_found_out() {
     let flaw = Some(Flaw::TakesNewBesideLate);
     let broken = Bus {

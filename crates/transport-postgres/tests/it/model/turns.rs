@@ -15,9 +15,13 @@ impl Bus {
     /// `onceward.take_turns` and what is made of it; `None` when there is nothing to do.
     pub fn read_turn(&self, world: &World) -> Option<Turn> {
         let (read, place) = world.head();
-        let snapshot = world.snapshot();
         let cursor = place.cursor();
-        let (mut found, sources) = self.find(world, &cursor, &snapshot);
+        let (mut found, sources) = self.find(world, &cursor, &world.snapshot(None));
+        let own_xid = (!found.is_empty()).then_some(world.next_xid);
+        let snapshot = match self.flaw {
+            Some(Flaw::TrustsTheList) => world.snapshot(None),
+            _ => world.snapshot(own_xid),
+        };
         let newest = sources.iter().map(|&(_, seq)| seq).max().unwrap_or(0);
         let suspicious = world.starts >= SUSPICIOUS_STARTS;
         let careful = suspicious || place.last_seq < place.careful_until;
@@ -29,8 +33,8 @@ impl Bus {
         };
         let after = match self.flaw {
             Some(Flaw::ForgetsOpenTransactions) => {
-                let next = snapshot.next;
-                cursor.after(&Snapshot { next, open: vec![] }, &taken)
+                let xmax = world.next_xid;
+                cursor.after(&Snapshot { xmax, open: vec![] }, &taken)
             }
             _ => cursor.after(&snapshot, &taken),
         };
@@ -49,6 +53,7 @@ impl Bus {
         found.truncate(count);
         let mut turn = Turn {
             read,
+            own_xid,
             after,
             careful,
             deliveries: Vec::new(),
@@ -94,20 +99,21 @@ impl Bus {
             });
             sources.push((Source::Aside, 0));
         }
-        for (&xid, &floor) in &cursor.open {
-            let late = world.visible().filter(|entry| {
-                entry.xid == xid && entry.seq > floor && entry.seq <= cursor.last_seq
+        let late = world.visible().filter(|entry| {
+            let floor = cursor.open.get(&entry.xid);
+            entry.seq <= cursor.last_seq
+                && floor.is_some_and(|&floor| entry.seq > floor)
+                && snapshot.has_ended(entry.xid)
+        });
+        for entry in late.take(self.limit) {
+            let (message, seq) = (entry.message, entry.seq);
+            deliveries.push(Delivery {
+                message,
+                late: true,
+                attempt: 1,
+                row: None,
             });
-            for entry in late.take(self.limit).filter(|_| snapshot.has_ended(xid)) {
-                let (message, seq) = (entry.message, entry.seq);
-                deliveries.push(Delivery {
-                    message,
-                    late: true,
-                    attempt: 1,
-                    row: None,
-                });
-                sources.push((Source::Late { xid, seq }, seq));
-            }
+            sources.push((Source::Late { seq }, seq));
         }
         let new = world.visible().filter(|entry| entry.seq > cursor.last_seq);
         for entry in new.take(self.limit) {
@@ -268,18 +274,17 @@ impl Bus {
 
 /// A rule that was once in the bus: new messages are taken beside a part of the late ones.
 fn eager_take(found: &[Source], limit: usize) -> (usize, Taken) {
-    let mut taken = Taken::default();
-    let mut counts = std::collections::BTreeMap::<u64, usize>::new();
-    for source in found {
-        match *source {
-            Source::Aside => {}
-            Source::Late { xid, seq } => {
-                let count = counts.entry(xid).or_default();
-                *count += 1;
-                taken.late.insert(xid, (seq, *count >= limit));
-            }
-            Source::New { seq } => taken.newest = Some(seq),
-        }
-    }
-    (found.len(), taken)
+    let late: Vec<i64> = found
+        .iter()
+        .filter_map(|source| match source {
+            Source::Late { seq } => Some(*seq),
+            _ => None,
+        })
+        .collect();
+    let newest = match found.last() {
+        Some(&Source::New { seq }) => Some(seq),
+        _ => None,
+    };
+    let late_until = late.last().copied().filter(|_| late.len() >= limit);
+    (found.len(), Taken { newest, late_until })
 }

@@ -84,6 +84,8 @@ pub struct Delivery {
 pub struct Turn {
     /// The turn that was read; the next one is to be written.
     pub read: u8,
+    /// The id that the turn took after reading; it ends with the turn.
+    pub own_xid: Option<u64>,
     pub after: Place,
     pub careful: bool,
     pub deliveries: Vec<Delivery>,
@@ -116,6 +118,8 @@ pub struct Finished {
 pub struct World {
     pub publishers: Vec<Phase>,
     pub next_xid: u64,
+    /// The newest transaction that has ended, of a publisher or of a worker.
+    pub newest_ended: u64,
     pub log: Vec<Entry>,
     /// In the order of the commits.
     pub committed: Vec<Message>,
@@ -137,6 +141,7 @@ impl World {
         Self {
             publishers: vec![Phase::Waiting; publishers],
             next_xid: 1,
+            newest_ended: 0,
             log: Vec::new(),
             committed: Vec::new(),
             turns: BTreeMap::new(),
@@ -150,18 +155,27 @@ impl World {
         }
     }
 
-    /// What `pg_current_snapshot()` would say now.
-    pub fn snapshot(&self) -> Snapshot {
+    /// What `pg_current_snapshot()` would say now: it lists no open transaction from xmax on.
+    pub fn snapshot(&self, taken_after: Option<u64>) -> Snapshot {
+        let xmax = self.newest_ended + 1;
         let open = self.publishers.iter().filter_map(|phase| match phase {
             Phase::Open { xid, .. } => Some(*xid),
             _ => None,
         });
-        let mut open: Vec<u64> = open.collect();
-        open.sort_unstable();
-        Snapshot {
-            next: self.next_xid,
-            open,
-        }
+        let own = self.workers.iter().filter_map(|worker| match worker {
+            Worker::InTurn(turn) => turn.own_xid,
+            _ => None,
+        });
+        let mut listed: Vec<u64> = open.chain(own).filter(|xid| *xid < xmax).collect();
+        listed.sort_unstable();
+        let listed: Vec<String> = listed.iter().map(u64::to_string).collect();
+        let text = format!("0:{xmax}:{}", listed.join(","));
+        Snapshot::parse(&text, taken_after).expect("PostgreSQL's form")
+    }
+
+    /// A transaction has committed or aborted.
+    pub fn ended(&mut self, xid: u64) {
+        self.newest_ended = self.newest_ended.max(xid);
     }
 
     /// The rows of the log that a reader can see.
