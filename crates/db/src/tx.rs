@@ -229,6 +229,11 @@ impl Tx {
         Ok(())
     }
 
+    /// A statement failed since the last savepoint that was returned to, so nothing more can succeed.
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+
     /// Queues statements to travel with the next one, or with the commit. Engine use: the text must
     /// hold no foreign input.
     pub fn queue_statements(&mut self, sql: &str) {
