@@ -2,7 +2,7 @@
 
 use crate::support::{
     api::{Api, answer},
-    fleet::{Program, Scratch, free_port, process_secret, token, wait_until_ready},
+    fleet::{Program, Scratch, free_port, process_secret, token},
 };
 use onceward::Platform;
 use onceward_example_orders::service;
@@ -26,7 +26,7 @@ async fn debug_logs_hold_no_payload_of_good_bad_or_poisoned_messages() {
     let log = scratch.path().join("stderr.log");
     let mut program = Program::start(&["serve"], &variables, &log);
     let api = Api::new(&format!("http://{listen}"));
-    wait_until_ready(&api).await;
+    program.ready(&api).await;
     let token = token("acme");
 
     let order = api

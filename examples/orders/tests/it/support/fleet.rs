@@ -151,10 +151,18 @@ impl Program {
         }
     }
 
-    /// Panics with the end of the log if the process ended by itself.
+    /// Panics if the process ended by itself; the end of its log is printed then.
     pub fn assert_running(&mut self) {
         if let Some(status) = self.child.try_wait().expect("our own child can be asked") {
-            panic!("a process ended by itself ({status}):\n{}", self.log_tail());
+            panic!("a process ended by itself: {status}");
+        }
+    }
+
+    /// Waits until the API takes traffic, but not for a process that has ended.
+    pub async fn ready(&mut self, api: &Api) {
+        tokio::select! {
+            () = wait_until_ready(api) => {}
+            status = self.child.wait() => panic!("a process ended before it was ready: {status:?}"),
         }
     }
 
@@ -193,6 +201,18 @@ impl Program {
     }
 }
 
+impl Drop for Program {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!(
+                "the last lines of {}:\n{}",
+                self.log.display(),
+                self.log_tail()
+            );
+        }
+    }
+}
+
 /// What the processes of a fleet do; the first one is the API.
 const ROLES: [&[&str]; 3] = [
     &["serve", "--role", "api"],
@@ -221,7 +241,8 @@ impl Fleet {
             logs: database.scratch.path().to_owned(),
         };
         fleet.programs = (0..Self::SIZE).map(|number| fleet.launch(number)).collect();
-        wait_until_ready(&fleet.api()).await;
+        let api = fleet.api();
+        fleet.programs[0].ready(&api).await;
         fleet
     }
 
@@ -239,11 +260,7 @@ impl Fleet {
     pub async fn stop(mut self) {
         for program in &mut self.programs {
             let status = program.terminate().await;
-            assert!(
-                status.success(),
-                "a process ended with {status}:\n{}",
-                program.log_tail()
-            );
+            assert!(status.success(), "a process ended with {status}");
         }
     }
 
