@@ -1,0 +1,20 @@
+//! Messaging on a real PostgreSQL: what is promised, and what happens when things break.
+
+mod delays;
+mod delivery_limit;
+mod enqueue;
+mod fairness;
+mod isolation;
+mod late;
+mod leased;
+mod order;
+mod outbox;
+mod retention;
+mod retries;
+mod routing;
+mod running;
+mod schedules;
+mod support;
+mod topology;
+mod transactional;
+mod versions;
