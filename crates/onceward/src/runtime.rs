@@ -1,7 +1,7 @@
 //! Running the platform in one or more roles, until it is told to stop.
 
 use crate::{Config, Platform};
-use onceward_db::Db;
+use onceward_db::{Db, DbConfig};
 use onceward_envelope::SystemClock;
 use onceward_messaging::{Publisher, consumer::{Worker, WorkerContext}, measure, schedule};
 use onceward_transport_postgres::{PostgresTransport, retention, stats};
@@ -28,6 +28,7 @@ pub enum Role {
 /// The running parts of a process.
 pub struct Running {
     db: Db,
+    lookups: Db,
     bus: PostgresTransport,
     platform: Platform,
     config: Config,
@@ -36,16 +37,19 @@ pub struct Running {
 }
 
 const EXPIRED_KEYS_AT_ONCE: u32 = 10_000;
+const LOOKUP_CONNECTIONS: usize = 2;
 
 impl Running {
     /// Connects the parts. Nothing runs yet, and the database need not be there yet.
     pub fn new(platform: Platform, config: Config, stop: CancellationToken) -> anyhow::Result<Self> {
-        let bare = Db::connect(config.db())?;
-        let bus = PostgresTransport::new(bare.clone(), config.postgres_bus());
+        // A publisher that holds a connection looks up routes and lanes. It must not wait for a connection that
+        // another publisher holds while that one waits, too: so these look-ups have connections of their own.
+        let lookups = Db::connect(DbConfig { pool_size: LOOKUP_CONNECTIONS, ..config.db() })?;
+        let bus = PostgresTransport::new(lookups.clone(), config.postgres_bus());
         let publisher = Publisher::new(bus.clone(), platform.schemas().clone());
-        let db = bare.with_context(Arc::new(publisher));
+        let db = Db::connect(config.db())?.with_context(Arc::new(publisher));
         let bus = bus.with_db(db.clone());
-        Ok(Self { db, bus, platform, config, stop, tasks: JoinSet::new() })
+        Ok(Self { db, lookups, bus, platform, config, stop, tasks: JoinSet::new() })
     }
 
     /// A database handle whose transactions can publish.
@@ -122,6 +126,7 @@ impl Running {
         }
         self.tasks.abort_all();
         self.db.close();
+        self.lookups.close();
         clean
     }
 }
