@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod broken_event;
+mod burst;
 mod kill;
 mod logs;
 mod restart;
