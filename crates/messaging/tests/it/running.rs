@@ -25,7 +25,7 @@ fn rarely_polling(platform: &TestPlatform) -> (Running, CancellationToken) {
 }
 
 /// Waits until the workers have looked for the last time and only a notification can wake them.
-async fn asleep(owner: &tokio_postgres::Client) {
+async fn at_rest(owner: &tokio_postgres::Client) {
     let awake = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
                  AND query NOT LIKE 'LISTEN%' AND (state <> 'idle' OR state_change > now() - interval '400 ms')";
     let listening = "SELECT count(*) FROM pg_stat_activity
@@ -43,11 +43,11 @@ async fn a_commit_in_another_process_wakes_a_worker_at_once() {
     let owner = platform.database().owner().await;
     let (mut worker, stop) = rarely_polling(&platform);
     worker.run_consumers();
-    asleep(&owner).await;
+    at_rest(&owner).await;
     for name in ["in a new lane", "in a known lane"] {
         publish_names(platform.db(), "acme", &[name]).await;
         assert_eq!(calls.next().await.name, name);
-        asleep(&owner).await;
+        at_rest(&owner).await;
     }
     crate::support::enqueue(
         &owner,
@@ -72,7 +72,7 @@ async fn a_commit_in_the_same_process_wakes_its_worker_without_a_notification() 
         .batch_execute("REVOKE EXECUTE ON FUNCTION pg_notify FROM PUBLIC")
         .await
         .expect("the owner may");
-    asleep(&owner).await;
+    at_rest(&owner).await;
     publish_names(worker.db(), "acme", &["a"]).await;
     assert_eq!(calls.next().await.name, "a");
     stop.cancel();
@@ -102,7 +102,7 @@ async fn a_worker_whose_listener_was_cut_off_looks_again_by_itself() {
     let owner = platform.database().owner().await;
     let (mut worker, stop) = rarely_polling(&platform);
     worker.run_consumers();
-    asleep(&owner).await;
+    at_rest(&owner).await;
     owner
         .batch_execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
