@@ -50,7 +50,7 @@ async fn what_a_handler_publishes_is_committed_with_its_effect_and_carries_its_s
     let row = owner
         .query_one(
             "SELECT s.correlation_id = f.correlation_id, s.causation_id = f.id::text
-             FROM onceward.message_log f, onceward.message_log s
+             FROM onceward.outbox_messages f, onceward.outbox_messages s
              WHERE f.payload->>'name' = 'first' AND s.payload->>'name' = 'second'",
             &[],
         )
