@@ -13,8 +13,7 @@ use crate::workspace::status;
 const UPDATE_ATTEMPTS: u32 = 3;
 const CREATECLUSTER_CONF: &str = "/etc/postgresql-common/createcluster.conf";
 const CREATECLUSTER_DIR: &str = "/etc/postgresql-common/createcluster.d";
-const NO_MAIN_CLUSTER: &str =
-    "/etc/postgresql-common/createcluster.d/onceward-no-main-cluster.conf";
+const NO_MAIN_CLUSTER: &str = "/etc/postgresql-common/createcluster.d/onceward-no-main-cluster.conf";
 
 /// PostgreSQL's server programs, installed first if the machine has none and can be asked to.
 pub(crate) fn postgres() -> Result<Programs, Failure> {
@@ -45,22 +44,13 @@ impl Admin {
         if !Path::new("/usr/bin/apt-get").exists() {
             return None;
         }
-        let root = Command::new("id")
-            .arg("-u")
-            .output()
-            .is_ok_and(|id| id.stdout.trim_ascii() == b"0");
+        let root = Command::new("id").arg("-u").output().is_ok_and(|id| id.stdout.trim_ascii() == b"0");
         if root {
             return Some(Admin { prefix: &[] });
         }
         let mut sudo = Command::new("sudo");
-        sudo.args(["-n", "true"])
-            .stdin(Stdio::null())
-            .stderr(Stdio::null());
-        sudo.status()
-            .is_ok_and(|status| status.success())
-            .then_some(Admin {
-                prefix: &["sudo", "-n"],
-            })
+        sudo.args(["-n", "true"]).stdin(Stdio::null()).stderr(Stdio::null());
+        sudo.status().is_ok_and(|status| status.success()).then_some(Admin { prefix: &["sudo", "-n"] })
     }
 
     fn command(&self, words: &[&str]) -> Command {
@@ -75,22 +65,12 @@ impl Admin {
         if status(&mut self.command(words))?.success() {
             return Ok(());
         }
-        Err(Failure::Failed(format!(
-            "`{}` failed; its output is above",
-            words.join(" ")
-        )))
+        Err(Failure::Failed(format!("`{}` failed; its output is above", words.join(" "))))
     }
 
     fn apt_get(&self, words: &[&str]) -> Result<(), Failure> {
         // Through `env`, because sudo drops variables. The lock may be held by the machine's own daily update.
-        let apt_get = [
-            "env",
-            "DEBIAN_FRONTEND=noninteractive",
-            "apt-get",
-            "-q",
-            "-o",
-            "DPkg::Lock::Timeout=120",
-        ];
+        let apt_get = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", "-o", "DPkg::Lock::Timeout=120"];
         self.run(&[&apt_get, words].concat())
     }
 
@@ -103,39 +83,17 @@ impl Admin {
             }
             attempt += 1;
         }
-        self.apt_get(
-            &[
-                &[
-                    "-o",
-                    "Acquire::Retries=3",
-                    "install",
-                    "-y",
-                    "--no-install-recommends",
-                ],
-                packages,
-            ]
-            .concat(),
-        )
+        self.apt_get(&[&["-o", "Acquire::Retries=3", "install", "-y", "--no-install-recommends"], packages].concat())
     }
 
     fn write(&self, path: &str, text: &str) -> Result<(), Failure> {
         let mut command = self.command(&["tee", path]);
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn()
-            .map_err(Failure::of("run tee"))?;
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().map_err(Failure::of("run tee"))?;
         if let Some(mut stdin) = child.stdin.take() {
-            stdin
-                .write_all(text.as_bytes())
-                .map_err(Failure::of(format_args!("write {path}")))?;
+            stdin.write_all(text.as_bytes()).map_err(Failure::of(format_args!("write {path}")))?;
         }
         let ended = child.wait().map_err(Failure::of("wait for tee"))?;
-        if ended.success() {
-            Ok(())
-        } else {
-            Err(Failure::Failed(format!("could not write {path}")))
-        }
+        if ended.success() { Ok(()) } else { Err(Failure::Failed(format!("could not write {path}"))) }
     }
 }
 
@@ -158,26 +116,20 @@ impl NoMainCluster<'_> {
         let folder_was_there = Path::new(CREATECLUSTER_DIR).exists();
         admin.run(&["mkdir", "-p", CREATECLUSTER_DIR])?;
         admin.write(NO_MAIN_CLUSTER, "create_main_cluster = false\n")?;
-        Ok(NoMainCluster {
-            admin,
-            folder_was_there,
-        })
+        Ok(NoMainCluster { admin, folder_was_there })
     }
 
     fn lift(self) -> Result<(), Failure> {
         self.admin.run(&["rm", "-f", NO_MAIN_CLUSTER])?;
         if !self.folder_was_there {
-            self.admin
-                .run(&["rmdir", "--ignore-fail-on-non-empty", CREATECLUSTER_DIR])?;
+            self.admin.run(&["rmdir", "--ignore-fail-on-non-empty", CREATECLUSTER_DIR])?;
         }
         Ok(())
     }
 }
 
 fn reads_drop_ins(conf: &str) -> bool {
-    conf.lines().any(|line| {
-        line.trim_start().starts_with("include_dir") && line.contains("createcluster.d")
-    })
+    conf.lines().any(|line| line.trim_start().starts_with("include_dir") && line.contains("createcluster.d"))
 }
 
 #[cfg(test)]
@@ -186,11 +138,7 @@ mod tests {
 
     #[test]
     fn only_an_active_include_counts() {
-        assert!(reads_drop_ins(
-            "# a comment\ninclude_dir '/etc/postgresql-common/createcluster.d'\n"
-        ));
-        assert!(!reads_drop_ins(
-            "#include_dir '/etc/postgresql-common/createcluster.d'\n"
-        ));
+        assert!(reads_drop_ins("# a comment\ninclude_dir '/etc/postgresql-common/createcluster.d'\n"));
+        assert!(!reads_drop_ins("#include_dir '/etc/postgresql-common/createcluster.d'\n"));
     }
 }

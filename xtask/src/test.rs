@@ -16,9 +16,7 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Fa
     let cargo_args = if without_services { &args[1..] } else { args };
 
     let mut test = workspace.cargo();
-    test.args(["test", "--workspace"])
-        .args(cargo_args)
-        .env("ONCEWARD_TEST_BIN_DIR", &workspace.bin_dir);
+    test.args(["test", "--workspace"]).args(cargo_args).env("ONCEWARD_TEST_BIN_DIR", &workspace.bin_dir);
     let lease = if without_services {
         println!("no servers, as asked: tests that need one will fail");
         None
@@ -35,11 +33,7 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Fa
     let released = lease.map_or(Ok(()), Lease::release);
     let code = outcome?;
     released?;
-    let verdict = if code == 0 {
-        "every test passed"
-    } else {
-        "the tests FAILED"
-    };
+    let verdict = if code == 0 { "every test passed" } else { "the tests FAILED" };
     println!("{verdict}, after {} s in all", began.elapsed().as_secs());
     Ok(ExitCode::from(code))
 }
@@ -47,14 +41,7 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Fa
 fn build_and_test(workspace: &Workspace, test: &mut Command) -> Result<u8, Failure> {
     println!("building the binaries that tests run");
     let mut build = workspace.cargo();
-    build.args([
-        "build",
-        "-p",
-        "onceward-server",
-        "-p",
-        "onceward-example-orders",
-        "--bins",
-    ]);
+    build.args(["build", "-p", "onceward-server", "-p", "onceward-example-orders", "--bins"]);
     let built = status(&mut build)?;
     if !built.success() {
         return Ok(1);
@@ -62,8 +49,5 @@ fn build_and_test(workspace: &Workspace, test: &mut Command) -> Result<u8, Failu
     println!("running the tests");
     let tested = status(test)?;
     // Ended by a signal: no code to pass on, but a failure all the same.
-    Ok(tested
-        .code()
-        .and_then(|code| u8::try_from(code).ok())
-        .unwrap_or(1))
+    Ok(tested.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }

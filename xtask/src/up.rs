@@ -13,12 +13,7 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Fa
     // With a database of one's own no programs are needed.
     if env::var_os("DATABASE_URL").is_none_or(|url| url.is_empty()) {
         let programs = install::postgres()?;
-        println!(
-            "PostgreSQL {}.{} in {}",
-            programs.version.0,
-            programs.version.1,
-            programs.bin_dir.display()
-        );
+        println!("PostgreSQL {}.{} in {}", programs.version.0, programs.version.1, programs.bin_dir.display());
     }
     println!("building onceward");
     let mut build = workspace.cargo();
@@ -35,10 +30,7 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Fa
     let program = workspace.bin_dir.with_file_name(profile).join("onceward");
     // In place of this process, so that Ctrl-C reaches it alone and the prompt waits until it has stopped in order.
     let error = Command::new(&program).arg("up").args(forwarded).exec();
-    Err(Failure::Failed(format!(
-        "could not run {}: {error}",
-        program.display()
-    )))
+    Err(Failure::Failed(format!("could not run {}: {error}", program.display())))
 }
 
 /// Our own option, and what belongs to `onceward up`.
@@ -46,10 +38,7 @@ fn split(args: &[String]) -> (bool, Vec<&String>) {
     let ours = args.iter().take_while(|arg| *arg != "--");
     let release = ours.clone().any(|arg| arg == "--release");
     let count = ours.clone().count();
-    let forwarded = ours
-        .filter(|arg| *arg != "--release")
-        .chain(args.iter().skip(count + 1))
-        .collect();
+    let forwarded = ours.filter(|arg| *arg != "--release").chain(args.iter().skip(count + 1)).collect();
     (release, forwarded)
 }
 

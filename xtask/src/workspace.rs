@@ -18,17 +18,12 @@ pub(crate) struct Workspace {
 impl Workspace {
     /// The workspace that this program was built from.
     pub(crate) fn find() -> Result<Workspace, Failure> {
-        let manifest_dir = env::var_os("CARGO_MANIFEST_DIR")
-            .map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+        let manifest_dir =
+            env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
         let exe = env::current_exe().map_err(Failure::of("find this program's own path"))?;
         match (manifest_dir.parent(), exe.parent()) {
-            (Some(root), Some(bin_dir)) => Ok(Workspace {
-                root: root.to_path_buf(),
-                bin_dir: bin_dir.to_path_buf(),
-            }),
-            _ => Err(Failure::Failed(
-                "run this as `cargo xtask` inside the workspace".to_owned(),
-            )),
+            (Some(root), Some(bin_dir)) => Ok(Workspace { root: root.to_path_buf(), bin_dir: bin_dir.to_path_buf() }),
+            _ => Err(Failure::Failed("run this as `cargo xtask` inside the workspace".to_owned())),
         }
     }
 
@@ -48,7 +43,5 @@ impl Workspace {
 /// Runs a command with our own output and returns how it ended.
 pub(crate) fn status(command: &mut Command) -> Result<ExitStatus, Failure> {
     let name = command.get_program().to_string_lossy().into_owned();
-    command
-        .status()
-        .map_err(Failure::of(format_args!("run {name}")))
+    command.status().map_err(Failure::of(format_args!("run {name}")))
 }

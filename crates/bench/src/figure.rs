@@ -31,38 +31,12 @@ impl Figure {
         bar: f64,
     ) -> Self {
         let ratio = value / limit;
-        Self {
-            bench,
-            figure,
-            value,
-            unit,
-            limit: Some(limit),
-            ratio,
-            bar,
-            must_be: ">=",
-            pass: ratio >= bar,
-        }
+        Self { bench, figure, value, unit, limit: Some(limit), ratio, bar, must_be: ">=", pass: ratio >= bar }
     }
 
     /// A cost that must stay below `bar`.
-    pub(crate) fn at_most(
-        bench: &'static str,
-        figure: &'static str,
-        value: f64,
-        unit: &'static str,
-        bar: f64,
-    ) -> Self {
-        Self {
-            bench,
-            figure,
-            value,
-            unit,
-            limit: None,
-            ratio: value,
-            bar,
-            must_be: "<=",
-            pass: value <= bar,
-        }
+    pub(crate) fn at_most(bench: &'static str, figure: &'static str, value: f64, unit: &'static str, bar: f64) -> Self {
+        Self { bench, figure, value, unit, limit: None, ratio: value, bar, must_be: "<=", pass: value <= bar }
     }
 }
 
@@ -73,21 +47,15 @@ impl Report {
     pub(crate) fn print(&self, json: bool) {
         if json {
             for figure in &self.0 {
-                println!(
-                    "{}",
-                    serde_json::to_string(figure).expect("numbers and words")
-                );
+                println!("{}", serde_json::to_string(figure).expect("numbers and words"));
             }
             return;
         }
-        println!(
-            "{:<9} {:<28} {:>12} {:<11} {:>12} {:>8}   {:<9} {}",
-            "bench", "figure", "measured", "", "limit", "ratio", "bar", ""
-        );
+        let columns = ["bench", "figure", "measured", "unit", "limit", "ratio", "bar"];
+        let [bench, figure, measured, unit, limit, ratio, bar] = columns;
+        println!("{bench:<9} {figure:<28} {measured:>12} {unit:<11} {limit:>12} {ratio:>8}   {bar}");
         for figure in &self.0 {
-            let limit = figure
-                .limit
-                .map_or(String::from("-"), |limit| format!("{limit:.0}"));
+            let limit = figure.limit.map_or(String::from("-"), |limit| format!("{limit:.0}"));
             println!(
                 "{:<9} {:<28} {:>12.2} {:<11} {:>12} {:>8.2}   {} {:<6} {}",
                 figure.bench,
@@ -115,22 +83,14 @@ impl Progress {
     pub(crate) fn new(what: impl Into<String>) -> Self {
         let what = what.into();
         eprintln!("{what} …");
-        Self {
-            started: Instant::now(),
-            shown: Instant::now(),
-            what,
-        }
+        Self { started: Instant::now(), shown: Instant::now(), what }
     }
 
     /// Shows how far it is, at most every two seconds.
     pub(crate) fn at(&mut self, done: impl std::fmt::Display) {
         if self.shown.elapsed() >= Duration::from_secs(2) {
             self.shown = Instant::now();
-            eprintln!(
-                "{}: {done} after {:.0} s",
-                self.what,
-                self.started.elapsed().as_secs_f64()
-            );
+            eprintln!("{}: {done} after {:.0} s", self.what, self.started.elapsed().as_secs_f64());
         }
     }
 }

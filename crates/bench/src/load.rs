@@ -25,11 +25,7 @@ pub(crate) fn scope() -> Scope {
 }
 
 /// Runs `clients` tasks that repeat an operation for `time`; gives operations per second.
-pub(crate) async fn rate<F, Fut>(
-    clients: usize,
-    time: Duration,
-    operation: F,
-) -> anyhow::Result<f64>
+pub(crate) async fn rate<F, Fut>(clients: usize, time: Duration, operation: F) -> anyhow::Result<f64>
 where
     F: Fn(usize) -> Fut,
     Fut: Future<Output = anyhow::Result<Box<dyn Operation>>>,
@@ -68,11 +64,7 @@ pub(crate) trait Operation: Send {
 }
 
 /// The limit: a one-row insert, committed durably, by `clients` connections.
-pub(crate) async fn one_row_inserts(
-    bench: &Bench,
-    clients: usize,
-    time: Duration,
-) -> anyhow::Result<f64> {
+pub(crate) async fn one_row_inserts(bench: &Bench, clients: usize, time: Duration) -> anyhow::Result<f64> {
     rate(clients, time, async |_| {
         let client = bench.owner().await?;
         let statement = client.prepare(store::INSERT_ONE_ROW).await?;
@@ -89,21 +81,14 @@ struct OneRow {
 impl Operation for OneRow {
     fn once(&mut self) -> std::pin::Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send + '_>> {
         Box::pin(async {
-            self.client
-                .execute(&self.statement, &[&Uuid::now_v7(), &"a row"])
-                .await?;
+            self.client.execute(&self.statement, &[&Uuid::now_v7(), &"a row"]).await?;
             Ok(())
         })
     }
 }
 
 /// Publishes `count` messages in transactions of `batch`, by `clients` connections.
-pub(crate) async fn preload(
-    instance: &Instance,
-    clients: usize,
-    count: u64,
-    batch: u64,
-) -> anyhow::Result<()> {
+pub(crate) async fn preload(instance: &Instance, clients: usize, count: u64, batch: u64) -> anyhow::Result<()> {
     let left = Arc::new(AtomicU64::new(count));
     let mut tasks = JoinSet::new();
     for _ in 0..clients {
@@ -149,17 +134,11 @@ impl Producers {
         let published = Arc::new(AtomicU64::new(bench.seen.handled.load(Ordering::Relaxed)));
         let mut tasks = JoinSet::new();
         for _ in 0..count {
-            let (db, stop, published, seen) = (
-                instance.db().clone(),
-                stop.clone(),
-                published.clone(),
-                bench.seen.clone(),
-            );
+            let (db, stop, published, seen) =
+                (instance.db().clone(), stop.clone(), published.clone(), bench.seen.clone());
             tasks.spawn(async move {
                 while !stop.load(Ordering::Relaxed) {
-                    let ahead = published
-                        .load(Ordering::Relaxed)
-                        .saturating_sub(seen.handled.load(Ordering::Relaxed));
+                    let ahead = published.load(Ordering::Relaxed).saturating_sub(seen.handled.load(Ordering::Relaxed));
                     if ahead > AHEAD_AT_MOST {
                         tokio::time::sleep(Duration::from_millis(1)).await;
                         continue;
@@ -170,11 +149,7 @@ impl Producers {
                 Ok(())
             });
         }
-        Self {
-            stop,
-            tasks,
-            published,
-        }
+        Self { stop, tasks, published }
     }
 
     pub(crate) async fn stop(mut self) -> anyhow::Result<()> {
@@ -199,23 +174,12 @@ pub(crate) async fn drained(bench: &Bench, before: u64, count: u64) -> anyhow::R
     let patience = Instant::now() + Duration::from_secs(600);
     handled(bench, before + count).await?;
     let owner = bench.owner().await?;
-    while owner
-        .query_one(store::UNREAD_LANES, &[])
-        .await?
-        .get::<_, i64>(0)
-        > 0
-    {
-        anyhow::ensure!(
-            Instant::now() < patience,
-            "the queue was not drained in time"
-        );
+    while owner.query_one(store::UNREAD_LANES, &[]).await?.get::<_, i64>(0) > 0 {
+        anyhow::ensure!(Instant::now() < patience, "the queue was not drained in time");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let handled = bench.seen.handled.load(Ordering::Relaxed) - before;
-    anyhow::ensure!(
-        handled == count,
-        "{handled} messages were handled where {count} were published"
-    );
+    anyhow::ensure!(handled == count, "{handled} messages were handled where {count} were published");
     Ok(())
 }
 
@@ -223,10 +187,7 @@ pub(crate) async fn drained(bench: &Bench, before: u64, count: u64) -> anyhow::R
 pub(crate) async fn handled(bench: &Bench, target: u64) -> anyhow::Result<()> {
     let patience = Instant::now() + Duration::from_secs(600);
     while bench.seen.handled.load(Ordering::Relaxed) < target {
-        anyhow::ensure!(
-            Instant::now() < patience,
-            "the messages were not handled in time"
-        );
+        anyhow::ensure!(Instant::now() < patience, "the messages were not handled in time");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     Ok(())

@@ -24,10 +24,7 @@ pub(crate) struct Bench {
 }
 
 enum Server {
-    Private {
-        cluster: Box<Cluster>,
-        folder: PathBuf,
-    },
+    Private { cluster: Box<Cluster>, folder: PathBuf },
     Given(String),
 }
 
@@ -42,26 +39,16 @@ impl Bench {
             Server::Private { cluster, .. } => (cluster.url("postgres"), cluster.url(&name)),
             Server::Given(url) => (url.clone(), sibling(url, &name)),
         };
-        let admin = migrate::owner(&DbConfig::new(&maintenance))
-            .await
-            .context("the server to measure cannot be reached")?;
-        admin
-            .batch_execute(&format!("CREATE DATABASE {name}"))
-            .await?;
+        let admin =
+            migrate::owner(&DbConfig::new(&maintenance)).await.context("the server to measure cannot be reached")?;
+        admin.batch_execute(&format!("CREATE DATABASE {name}")).await?;
         let seen = Arc::new(Seen::default());
         let platform = Platform::assemble(vec![service::service(&seen, timed)])?;
         let mut config = Config::load_with(None, |_| None)?;
         config.database.url.clone_from(&url);
         config.database.pool_size = settings.clients + 8;
         platform.migrate(&config.db()).await?;
-        Ok(Self {
-            seen,
-            url,
-            platform,
-            config,
-            server,
-            name,
-        })
+        Ok(Self { seen, url, platform, config, server, name })
     }
 
     /// An instance of the platform, as a process of its own would be.
@@ -78,12 +65,7 @@ impl Bench {
 
     /// Bytes of WAL written so far by the whole server.
     pub(crate) async fn wal_bytes(&self) -> anyhow::Result<f64> {
-        Ok(self
-            .owner()
-            .await?
-            .query_one(store::WAL_BYTES, &[])
-            .await?
-            .get(0))
+        Ok(self.owner().await?.query_one(store::WAL_BYTES, &[]).await?.get(0))
     }
 
     /// Ends everything and removes the data.
@@ -91,12 +73,7 @@ impl Bench {
         match self.server {
             Server::Given(url) => {
                 let admin = migrate::owner(&DbConfig::new(url)).await?;
-                admin
-                    .batch_execute(&format!(
-                        "DROP DATABASE IF EXISTS {} WITH (FORCE)",
-                        self.name
-                    ))
-                    .await?;
+                admin.batch_execute(&format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name)).await?;
             }
             Server::Private { cluster, folder } => {
                 tokio::task::spawn_blocking(move || {
@@ -136,21 +113,13 @@ impl Instance {
 fn private() -> anyhow::Result<Server> {
     let programs = Programs::find()?;
     let folder = std::env::temp_dir().join(format!("onceward-bench-{}", Uuid::now_v7().simple()));
-    let cluster = Box::new(Cluster::start(
-        &programs,
-        &folder,
-        ClusterOptions::default(),
-    )?);
+    let cluster = Box::new(Cluster::start(&programs, &folder, ClusterOptions::default())?);
     Ok(Server::Private { cluster, folder })
 }
 
 fn sibling(url: &str, name: &str) -> String {
-    let (address, parameters) = url
-        .split_once('?')
-        .map_or((url, String::new()), |(a, p)| (a, format!("?{p}")));
+    let (address, parameters) = url.split_once('?').map_or((url, String::new()), |(a, p)| (a, format!("?{p}")));
     let start = address.find("://").map_or(0, |at| at + 3);
-    let end = address[start..]
-        .find('/')
-        .map_or(address.len(), |slash| start + slash);
+    let end = address[start..].find('/').map_or(address.len(), |slash| start + slash);
     format!("{}/{name}{parameters}", &address[..end])
 }

@@ -1,8 +1,8 @@
 //! The service that is measured: one exchange, one queue, a handler that does nothing.
 
 use onceward::{
-    Consumer, Event, Exchange, Failure, Handler, Migration, Migrations, Queue, Received, Service,
-    TenantId, Topology, Tx,
+    Consumer, Event, Exchange, Failure, Handler, Migration, Migrations, Queue, Received, Service, TenantId, Topology,
+    Tx,
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -41,12 +41,7 @@ pub(crate) struct Done {
 
 impl Done {
     pub(crate) fn new(keyed: bool) -> Self {
-        Self {
-            id: Uuid::now_v7(),
-            amount_minor: "129900".into(),
-            note: "a payment was received".into(),
-            keyed,
-        }
+        Self { id: Uuid::now_v7(), amount_minor: "129900".into(), note: "a payment was received".into(), keyed }
     }
 }
 
@@ -102,25 +97,17 @@ impl Handler for Timed {
 
 pub(crate) fn service(seen: &Arc<Seen>, timed: bool) -> Service {
     let consumer = Consumer::transactional("bench", QUEUE).prefetch(1000);
-    let consumer = if timed {
-        consumer.on(Timed(seen.clone()))
-    } else {
-        consumer.on(Nothing(seen.clone()))
-    };
+    let consumer = if timed { consumer.on(Timed(seen.clone())) } else { consumer.on(Nothing(seen.clone())) };
     Service::new("bench")
         .migrations(Migrations {
             schema: "bench",
-            steps: &[Migration {
-                name: "0001_bench",
-                sql: include_str!("../migrations/0001_bench.sql"),
-            }],
+            steps: &[Migration { name: "0001_bench", sql: include_str!("../migrations/0001_bench.sql") }],
         })
         .schemas(&[SCHEMA])
-        .topology(
-            Topology::new()
-                .exchange(Exchange::topic("bench.events"))
-                .queue(Queue::work(QUEUE))
-                .bind("bench.events", "bench.*", QUEUE),
-        )
+        .topology(Topology::new().exchange(Exchange::topic("bench.events")).queue(Queue::work(QUEUE)).bind(
+            "bench.events",
+            "bench.*",
+            QUEUE,
+        ))
         .consumer(consumer)
 }

@@ -18,11 +18,7 @@ pub trait CommitBuffer: Send + Sync {
     /// The statement [`CommitBuffer::write`] will run.
     fn statement(&self) -> &'static str;
     /// Runs `statement`. It must be sent when first polled: `COMMIT` follows it on the wire.
-    fn write<'a>(
-        &'a self,
-        connection: &'a Connection,
-        statement: &'a Statement,
-    ) -> BoxFuture<'a, Result<(), DbError>>;
+    fn write<'a>(&'a self, connection: &'a Connection, statement: &'a Statement) -> BoxFuture<'a, Result<(), DbError>>;
     /// The commit is durable: wake whoever waits for it.
     fn committed(&self);
     /// For the owner to find its own kind again.
@@ -45,20 +41,12 @@ impl Connection {
     }
 
     /// Runs a prepared statement and gives its rows.
-    pub async fn run(
-        &self,
-        statement: &Statement,
-        params: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<Row>, DbError> {
+    pub async fn run(&self, statement: &Statement, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, DbError> {
         Ok(self.client.query(statement, params).await?)
     }
 
     /// Prepares, runs, gives the rows.
-    pub async fn query(
-        &self,
-        sql: &'static str,
-        params: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<Row>, DbError> {
+    pub async fn query(&self, sql: &'static str, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, DbError> {
         let statement = self.prepare(sql).await?;
         self.run(&statement, params).await
     }

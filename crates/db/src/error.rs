@@ -12,9 +12,7 @@ pub enum DbError {
     #[error("the database is not available: {0}")]
     Unavailable(String),
     /// Every pooled connection was busy for the whole acquire timeout.
-    #[error(
-        "all {pool_size} database connections stayed busy for {waited_ms} ms; raise the pool size or shed load"
-    )]
+    #[error("all {pool_size} database connections stayed busy for {waited_ms} ms; raise the pool size or shed load")]
     Busy {
         /// The pool's size.
         pool_size: usize,
@@ -22,9 +20,7 @@ pub enum DbError {
         waited_ms: u64,
     },
     /// The connection broke while the commit was under way: it may or may not have happened.
-    #[error(
-        "the connection broke during commit; whether it happened is unknown until the request is repeated"
-    )]
+    #[error("the connection broke during commit; whether it happened is unknown until the request is repeated")]
     OutcomeUnknown,
     /// A statement of this transaction failed earlier, so committing it would silently do nothing.
     #[error("the transaction was already aborted by an earlier error")]
@@ -56,10 +52,7 @@ impl DbError {
 
     /// The database is gone for the moment; the same call may work later.
     pub fn is_unavailable(&self) -> bool {
-        matches!(
-            self,
-            Self::Unavailable(_) | Self::Busy { .. } | Self::OutcomeUnknown
-        )
+        matches!(self, Self::Unavailable(_) | Self::Busy { .. } | Self::OutcomeUnknown)
     }
 
     /// Trying the whole transaction again may succeed.
@@ -79,10 +72,9 @@ impl DbError {
     /// A unique constraint said no; gives its name.
     pub fn unique_violation(&self) -> Option<&str> {
         match self {
-            Self::Statement(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => error
-                .as_db_error()
-                .and_then(|db| db.constraint())
-                .or(Some("")),
+            Self::Statement(error) if error.code() == Some(&SqlState::UNIQUE_VIOLATION) => {
+                error.as_db_error().and_then(|db| db.constraint()).or(Some(""))
+            }
             _ => None,
         }
     }

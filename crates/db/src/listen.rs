@@ -64,11 +64,7 @@ async fn keep_listening(config: Arc<DbConfig>, channel: &'static str, out: mpsc:
     }
 }
 
-async fn listen_once(
-    config: &DbConfig,
-    channel: &'static str,
-    out: &mpsc::Sender<Heard>,
-) -> Result<(), DbError> {
+async fn listen_once(config: &DbConfig, channel: &'static str, out: &mpsc::Sender<Heard>) -> Result<(), DbError> {
     let driver = config.driver_config()?;
     if wants_tls(&driver) {
         let (client, connection) = driver.connect(tls::connector()?).await?;

@@ -30,21 +30,15 @@ const BOOTSTRAP: &str = include_str!("bootstrap.sql");
 /// Applies whatever is missing, in the given order of schemas. Gives the steps it applied.
 pub async fn migrate(config: &DbConfig, all: &[Migrations]) -> Result<Vec<String>, DbError> {
     let mut client = owner(config).await?;
-    client
-        .batch_execute("SET lock_timeout = '300s'; SET statement_timeout = 0")
-        .await?;
-    client
-        .execute("SELECT pg_advisory_lock($1)", &[&MIGRATION_LOCK])
-        .await?;
+    client.batch_execute("SET lock_timeout = '300s'; SET statement_timeout = 0").await?;
+    client.execute("SELECT pg_advisory_lock($1)", &[&MIGRATION_LOCK]).await?;
     client.batch_execute(BOOTSTRAP).await?;
     let mut applied = Vec::new();
     for migrations in all {
         migrate_schema(&mut client, migrations, &mut applied).await?;
     }
     unprotected_tables(&client, all).await?;
-    client
-        .execute("SELECT pg_advisory_unlock($1)", &[&MIGRATION_LOCK])
-        .await?;
+    client.execute("SELECT pg_advisory_unlock($1)", &[&MIGRATION_LOCK]).await?;
     Ok(applied)
 }
 
@@ -56,17 +50,11 @@ pub async fn owner(config: &DbConfig) -> Result<Client, DbError> {
         None => DbError::Unavailable(error.to_string()),
     };
     if wants_tls(&driver) {
-        let (client, connection) = driver
-            .connect(tls::connector()?)
-            .await
-            .map_err(unreachable)?;
+        let (client, connection) = driver.connect(tls::connector()?).await.map_err(unreachable)?;
         tokio::spawn(connection);
         Ok(client)
     } else {
-        let (client, connection) = driver
-            .connect(tokio_postgres::NoTls)
-            .await
-            .map_err(unreachable)?;
+        let (client, connection) = driver.connect(tokio_postgres::NoTls).await.map_err(unreachable)?;
         tokio::spawn(connection);
         Ok(client)
     }
@@ -78,10 +66,7 @@ async fn migrate_schema(
     applied: &mut Vec<String>,
 ) -> Result<(), DbError> {
     let known = client
-        .query(
-            "SELECT name, checksum FROM onceward_meta.migration WHERE schema_name = $1",
-            &[&migrations.schema],
-        )
+        .query("SELECT name, checksum FROM onceward_meta.migration WHERE schema_name = $1", &[&migrations.schema])
         .await?;
     for step in migrations.steps {
         let checksum = fingerprint_hex(step.sql.as_bytes());
@@ -102,17 +87,10 @@ async fn migrate_schema(
     Ok(())
 }
 
-async fn apply(
-    client: &mut Client,
-    schema: &str,
-    step: &Migration,
-    checksum: &str,
-) -> Result<(), DbError> {
+async fn apply(client: &mut Client, schema: &str, step: &Migration, checksum: &str) -> Result<(), DbError> {
     let tx = client.transaction().await?;
-    tx.batch_execute(&format!(
-        "CREATE SCHEMA IF NOT EXISTS {schema}; GRANT USAGE ON SCHEMA {schema} TO {APP_ROLE}"
-    ))
-    .await?;
+    tx.batch_execute(&format!("CREATE SCHEMA IF NOT EXISTS {schema}; GRANT USAGE ON SCHEMA {schema} TO {APP_ROLE}"))
+        .await?;
     tx.batch_execute(step.sql).await.map_err(|error| {
         DbError::Migration(format!(
             "migration {schema}/{} failed and was rolled back: {}",

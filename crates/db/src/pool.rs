@@ -1,9 +1,7 @@
 //! The pool of application connections.
 
 use crate::{APP_ROLE, Connection, DbConfig, DbError, Scope, Tx, listen::Listener, tls};
-use deadpool_postgres::{
-    Hook, HookError, Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime, Timeouts,
-};
+use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime, Timeouts};
 use std::{any::Any, sync::Arc, time::Duration};
 use tokio_postgres::config::{Host, SslMode};
 
@@ -32,9 +30,7 @@ impl Db {
     /// Sets up the pool. No connection is made yet, so that a process can start before its database.
     pub fn connect(config: DbConfig) -> Result<Self, DbError> {
         let driver = config.driver_config()?;
-        let recycling = ManagerConfig {
-            recycling_method: RecyclingMethod::Fast,
-        };
+        let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
         let manager = if wants_tls(&driver) {
             Manager::from_config(driver, tls::connector()?, recycling)
         } else {
@@ -55,20 +51,11 @@ impl Db {
             })
             .post_create(Hook::async_fn(move |client, _| {
                 let session = session.clone();
-                Box::pin(async move {
-                    client
-                        .batch_execute(&session)
-                        .await
-                        .map_err(HookError::Backend)
-                })
+                Box::pin(async move { client.batch_execute(&session).await.map_err(HookError::Backend) })
             }))
             .build()
             .map_err(|error| DbError::Config(error.to_string()))?;
-        Ok(Self {
-            pool,
-            config: Arc::new(config),
-            context: None,
-        })
+        Ok(Self { pool, config: Arc::new(config), context: None })
     }
 
     /// The same database, whose transactions carry `context` for the layers above.
@@ -101,12 +88,7 @@ impl Db {
     /// The pool's use, for metrics.
     pub fn status(&self) -> PoolStatus {
         let status = self.pool.status();
-        PoolStatus {
-            max_size: status.max_size,
-            size: status.size,
-            idle: status.available,
-            waiting: status.waiting,
-        }
+        PoolStatus { max_size: status.max_size, size: status.size, idle: status.available, waiting: status.waiting }
     }
 
     /// Ends all idle connections and refuses new ones.
@@ -116,10 +98,9 @@ impl Db {
 
     async fn acquire(&self) -> Result<deadpool_postgres::Object, DbError> {
         self.pool.get().await.map_err(|error| match error {
-            PoolError::Timeout(deadpool_postgres::TimeoutType::Wait) => DbError::Busy {
-                pool_size: self.config.pool_size,
-                waited_ms: self.config.acquire_timeout_ms,
-            },
+            PoolError::Timeout(deadpool_postgres::TimeoutType::Wait) => {
+                DbError::Busy { pool_size: self.config.pool_size, waited_ms: self.config.acquire_timeout_ms }
+            }
             PoolError::Backend(error) => connecting(error),
             PoolError::PostCreateHook(HookError::Backend(error)) => connecting(error),
             other => DbError::Unavailable(other.to_string()),
@@ -141,10 +122,7 @@ fn connecting(error: tokio_postgres::Error) -> DbError {
         {
             DbError::Config(DbError::Statement(error).to_string())
         }
-        Some(state)
-            if *state == SqlState::UNDEFINED_OBJECT
-                || *state == SqlState::INVALID_PARAMETER_VALUE =>
-        {
+        Some(state) if *state == SqlState::UNDEFINED_OBJECT || *state == SqlState::INVALID_PARAMETER_VALUE => {
             DbError::Migration(format!(
                 "the role {APP_ROLE} does not exist in this database yet; run `onceward migrate` first"
             ))
@@ -154,9 +132,6 @@ fn connecting(error: tokio_postgres::Error) -> DbError {
 }
 
 pub(crate) fn wants_tls(config: &tokio_postgres::Config) -> bool {
-    let over_tcp = config
-        .get_hosts()
-        .iter()
-        .any(|host| matches!(host, Host::Tcp(_)));
+    let over_tcp = config.get_hosts().iter().any(|host| matches!(host, Host::Tcp(_)));
     over_tcp && config.get_ssl_mode() == SslMode::Require
 }

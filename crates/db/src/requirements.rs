@@ -13,14 +13,8 @@ pub struct RequiredTable {
 
 /// Names every required column that is missing, as `schema.table.column`.
 pub async fn missing(db: &Db, required: &[RequiredTable]) -> Result<Vec<String>, DbError> {
-    let tables: Vec<&str> = required
-        .iter()
-        .flat_map(|r| r.columns.iter().map(|_| r.table))
-        .collect();
-    let columns: Vec<&str> = required
-        .iter()
-        .flat_map(|r| r.columns.iter().copied())
-        .collect();
+    let tables: Vec<&str> = required.iter().flat_map(|r| r.columns.iter().map(|_| r.table)).collect();
+    let columns: Vec<&str> = required.iter().flat_map(|r| r.columns.iter().copied()).collect();
     let rows = db
         .connection()
         .await?

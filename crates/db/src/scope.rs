@@ -21,20 +21,14 @@ pub struct Scope {
 impl Scope {
     /// Work for `tenant`, in a story of its own.
     pub fn tenant(tenant: TenantId) -> Self {
-        Self {
-            tenant: Some(tenant),
-            ..Self::platform("onceward")
-        }
+        Self { tenant: Some(tenant), ..Self::platform("onceward") }
     }
 
     /// Work of the platform itself, by `service`: sees no tenant's rows.
     pub fn platform(service: &str) -> Self {
         Self {
             tenant: None,
-            actor: Actor {
-                user_id: None,
-                service: Some(service.to_owned()),
-            },
+            actor: Actor { user_id: None, service: Some(service.to_owned()) },
             correlation_id: CorrelationId::generate(),
             causation_id: None,
             trace: None,
@@ -44,12 +38,7 @@ impl Scope {
     pub(crate) fn settings(&self) -> String {
         let mut sql = String::with_capacity(96);
         let tenant = self.tenant.as_ref().map_or("", TenantId::as_str);
-        let actor = self
-            .actor
-            .user_id
-            .as_deref()
-            .or(self.actor.service.as_deref())
-            .unwrap_or("");
+        let actor = self.actor.user_id.as_deref().or(self.actor.service.as_deref()).unwrap_or("");
         let _ = write!(
             sql,
             "SET LOCAL onceward.tenant_id = {}; SET LOCAL onceward.actor = {}",

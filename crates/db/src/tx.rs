@@ -75,9 +75,7 @@ impl Tx {
     /// The tenant, or an error for work that has none.
     pub fn tenant(&self) -> Result<&TenantId, DbError> {
         self.scope.tenant.as_ref().ok_or_else(|| {
-            DbError::Config(
-                "this transaction belongs to no tenant; begin it with a tenant's scope".into(),
-            )
+            DbError::Config("this transaction belongs to no tenant; begin it with a tenant's scope".into())
         })
     }
 
@@ -90,11 +88,7 @@ impl Tx {
     }
 
     /// Runs a query and gives its rows.
-    pub async fn query(
-        &self,
-        sql: &'static str,
-        params: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<Row>, DbError> {
+    pub async fn query(&self, sql: &'static str, params: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, DbError> {
         let connection = self.connection();
         self.after_prelude(async {
             let statement = connection.prepare(sql).await?;
@@ -104,11 +98,7 @@ impl Tx {
     }
 
     /// Runs a query that gives exactly one row.
-    pub async fn query_one(
-        &self,
-        sql: &'static str,
-        params: &[&(dyn ToSql + Sync)],
-    ) -> Result<Row, DbError> {
+    pub async fn query_one(&self, sql: &'static str, params: &[&(dyn ToSql + Sync)]) -> Result<Row, DbError> {
         let connection = self.connection();
         self.after_prelude(async {
             let statement = connection.prepare(sql).await?;
@@ -118,11 +108,7 @@ impl Tx {
     }
 
     /// Runs a query that gives one row or none.
-    pub async fn query_opt(
-        &self,
-        sql: &'static str,
-        params: &[&(dyn ToSql + Sync)],
-    ) -> Result<Option<Row>, DbError> {
+    pub async fn query_opt(&self, sql: &'static str, params: &[&(dyn ToSql + Sync)]) -> Result<Option<Row>, DbError> {
         let connection = self.connection();
         self.after_prelude(async {
             let statement = connection.prepare(sql).await?;
@@ -132,11 +118,7 @@ impl Tx {
     }
 
     /// Runs a statement and tells how many rows it touched.
-    pub async fn execute(
-        &self,
-        sql: &'static str,
-        params: &[&(dyn ToSql + Sync)],
-    ) -> Result<u64, DbError> {
+    pub async fn execute(&self, sql: &'static str, params: &[&(dyn ToSql + Sync)]) -> Result<u64, DbError> {
         let connection = self.connection();
         self.after_prelude(async {
             let statement = connection.prepare(sql).await?;
@@ -148,10 +130,8 @@ impl Tx {
     /// Sets a savepoint, with the next statement.
     pub fn savepoint(&mut self) -> Savepoint {
         self.savepoints += 1;
-        let savepoint = Savepoint {
-            depth: self.savepoints,
-            buffered: self.buffer.as_ref().map_or(0, |buffer| buffer.len()),
-        };
+        let savepoint =
+            Savepoint { depth: self.savepoints, buffered: self.buffer.as_ref().map_or(0, |buffer| buffer.len()) };
         self.queue(&savepoint.statement());
         savepoint
     }
@@ -169,11 +149,7 @@ impl Tx {
         }
         self.lock_prelude().clear();
         // The tenant set since then is undone as well, so it is set again.
-        let sql = format!(
-            "ROLLBACK TO s{}; {}",
-            savepoint.depth,
-            self.scope.settings()
-        );
+        let sql = format!("ROLLBACK TO s{}; {}", savepoint.depth, self.scope.settings());
         self.connection().batch(&sql).await?;
         self.failed.store(false, Ordering::Release);
         Ok(())
@@ -255,19 +231,14 @@ impl Tx {
     }
 
     async fn end(&self, statements: &str) -> Result<(), DbError> {
-        self.connection().batch(statements).await.map_err(|error| {
-            if error.is_unavailable() {
-                DbError::OutcomeUnknown
-            } else {
-                error
-            }
-        })
+        self.connection()
+            .batch(statements)
+            .await
+            .map_err(|error| if error.is_unavailable() { DbError::OutcomeUnknown } else { error })
     }
 
     fn connection(&self) -> &Connection {
-        self.connection
-            .as_ref()
-            .expect("the connection is there until the transaction is dropped")
+        self.connection.as_ref().expect("the connection is there until the transaction is dropped")
     }
 
     fn lock_prelude(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
@@ -281,10 +252,7 @@ impl Tx {
     /// Sends what is queued and then `operation`, without waiting in between. Preparing belongs to
     /// the operation: a statement that cannot be prepared aborts the transaction, and must do so
     /// after the savepoint that is to save it.
-    async fn after_prelude<T>(
-        &self,
-        operation: impl Future<Output = Result<T, DbError>>,
-    ) -> Result<T, DbError> {
+    async fn after_prelude<T>(&self, operation: impl Future<Output = Result<T, DbError>>) -> Result<T, DbError> {
         let prelude = std::mem::take(&mut *self.lock_prelude());
         if prelude.is_empty() {
             return self.note(operation.await);

@@ -28,10 +28,7 @@ const EXPONENT_FROM: f64 = 1e21;
 
 /// Writes `value` in its canonical form.
 pub fn to_string(value: &Value) -> Result<String, CanonicalError> {
-    let mut writer = Writer {
-        out: String::new(),
-        path: Vec::new(),
-    };
+    let mut writer = Writer { out: String::new(), path: Vec::new() };
     writer.value(value)?;
     Ok(writer.out)
 }
@@ -60,11 +57,7 @@ fn shortest_digits(number: f64) -> String {
     let mantissa = shortest.split('e').next().unwrap_or_default();
     let decimals = mantissa.len().saturating_sub("1.".len());
     let rounded = format!("{number:.decimals$e}");
-    if rounded.parse() == Ok(number) {
-        rounded
-    } else {
-        shortest
-    }
+    if rounded.parse() == Ok(number) { rounded } else { shortest }
 }
 
 /// Places the point after `point` digits, or writes an exponent where ECMAScript does.
@@ -149,12 +142,9 @@ impl<'a> Writer<'a> {
             (None, None) => !(EXACT_INTEGER_MAX.next_up()..EXPONENT_FROM).contains(&double.abs()),
         };
         if !exact {
-            return Err(CanonicalError::IntegerTooLarge {
-                path: self.pointer(),
-            });
+            return Err(CanonicalError::IntegerTooLarge { path: self.pointer() });
         }
-        self.out
-            .push_str(&format_number(double).unwrap_or_default());
+        self.out.push_str(&format_number(double).unwrap_or_default());
         Ok(())
     }
 

@@ -93,10 +93,7 @@ pub struct SeededIds {
 impl SeededIds {
     /// Ids that follow from `seed` alone.
     pub fn new(seed: u64) -> Self {
-        Self {
-            seed,
-            next: AtomicU64::new(0),
-        }
+        Self { seed, next: AtomicU64::new(0) }
     }
 }
 

@@ -5,9 +5,7 @@ use serde::{Deserialize, Serialize, Serializer, ser::Error as _, ser::SerializeM
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::{
-    CorrelationId, EnvelopeError, EventType, IdempotencyKey, TenantId, TraceContext, headers,
-};
+use crate::{CorrelationId, EnvelopeError, EventType, IdempotencyKey, TenantId, TraceContext, headers};
 
 /// The version of the envelope's own form, in `schemaVersion`.
 pub const ENVELOPE_SCHEMA_VERSION: u16 = 1;
@@ -96,11 +94,7 @@ impl Envelope {
     }
 
     fn check_extensions(&self) -> Result<(), EnvelopeError> {
-        match self
-            .extensions
-            .keys()
-            .find(|name| FIELD_NAMES.contains(&name.as_str()))
-        {
+        match self.extensions.keys().find(|name| FIELD_NAMES.contains(&name.as_str())) {
             Some(name) => Err(EnvelopeError::ReservedExtension { name: name.clone() }),
             None => Ok(()),
         }

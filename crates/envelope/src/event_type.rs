@@ -6,7 +6,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::InvalidId;
 
-const RULE: &str = "use dot-separated words of letters, digits, '_' or '-' and a version from 1, such as payment.posted.v1";
+const RULE: &str =
+    "use dot-separated words of letters, digits, '_' or '-' and a version from 1, such as payment.posted.v1";
 const VERSION_IN_NAME: &str = "the name must not end in a version: give the version on its own";
 const NAME_LEN_MAX: usize = 200;
 
@@ -26,11 +27,7 @@ impl EventType {
         if version == 0 {
             return Err(invalid(RULE));
         }
-        Ok(Self {
-            text: format!("{name}.v{version}").into(),
-            name_len: name.len(),
-            version,
-        })
+        Ok(Self { text: format!("{name}.v{version}").into(), name_len: name.len(), version })
     }
 
     /// The name without the version: `payment.posted`.
@@ -59,19 +56,12 @@ pub(crate) fn split_version(text: &str) -> Option<(&str, u16)> {
     let (name, digits) = text.rsplit_once(".v")?;
     // One spelling for each version: no sign, no leading zero.
     let plain = digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with('0');
-    plain
-        .then(|| digits.parse().ok())
-        .flatten()
-        .map(|version| (name, version))
+    plain.then(|| digits.parse().ok()).flatten().map(|version| (name, version))
 }
 
 fn check_name(name: &str) -> Result<(), InvalidId> {
-    let word_ok = |word: &str| {
-        !word.is_empty()
-            && word
-                .bytes()
-                .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
-    };
+    let word_ok =
+        |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
     if name.len() > NAME_LEN_MAX || !name.split('.').all(word_ok) {
         return Err(invalid(RULE));
     }
@@ -82,10 +72,7 @@ fn check_name(name: &str) -> Result<(), InvalidId> {
 }
 
 fn invalid(rule: &'static str) -> InvalidId {
-    InvalidId {
-        what: "event type",
-        rule,
-    }
+    InvalidId { what: "event type", rule }
 }
 
 impl FromStr for EventType {

@@ -18,10 +18,7 @@ mod tests {
 
     #[test]
     fn the_fingerprint_of_abc_is_the_published_one() {
-        assert_eq!(
-            fingerprint_hex("abc"),
-            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-        );
+        assert_eq!(fingerprint_hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
         assert_eq!(hex::encode(fingerprint("abc")), fingerprint_hex(b"abc"));
     }
 }

@@ -148,8 +148,7 @@ fn correlation_rule(text: &str) -> Result<(), &'static str> {
 fn key_rule(text: &str) -> Result<(), &'static str> {
     let fits = !text.is_empty() && text.chars().nth(255).is_none();
     // The two Unicode line breaks are not control characters, yet split a log line like one.
-    let printable =
-        !text.contains(|c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}'));
+    let printable = !text.contains(|c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}'));
     if fits && printable && text.trim() == text {
         Ok(())
     } else {
@@ -192,16 +191,10 @@ mod tests {
 
     #[test]
     fn reading_json_applies_the_same_rules_and_keeps_the_value_out_of_the_error() {
-        assert_eq!(
-            serde_json::from_str::<TenantId>("\"acme\"").unwrap(),
-            TenantId::new("acme").unwrap()
-        );
+        assert_eq!(serde_json::from_str::<TenantId>("\"acme\"").unwrap(), TenantId::new("acme").unwrap());
         let error = serde_json::from_str::<TenantId>("\"jane@example.org\"").unwrap_err();
         assert!(error.to_string().contains("use 1 to 64"));
         assert!(!error.to_string().contains("jane"));
-        assert_eq!(
-            serde_json::to_string(&TenantId::new("t1").unwrap()).unwrap(),
-            "\"t1\""
-        );
+        assert_eq!(serde_json::to_string(&TenantId::new("t1").unwrap()).unwrap(), "\"t1\"");
     }
 }

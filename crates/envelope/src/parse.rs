@@ -36,9 +36,7 @@ pub enum EnvelopeError {
         rule: &'static str,
     },
     /// The envelope is of a form newer than this program knows; it can wait for a newer program.
-    #[error(
-        "the envelope's schemaVersion is {found}, but this program reads up to {supported}: upgrade it"
-    )]
+    #[error("the envelope's schemaVersion is {found}, but this program reads up to {supported}: upgrade it")]
     NewerSchemaVersion {
         /// The version in the message.
         found: u64,
@@ -61,9 +59,7 @@ pub enum EnvelopeError {
 
 impl EnvelopeError {
     pub(crate) fn unwritable(error: serde_json::Error) -> Self {
-        Self::Unwritable {
-            reason: error.to_string(),
-        }
+        Self::Unwritable { reason: error.to_string() }
     }
 }
 
@@ -71,11 +67,8 @@ impl Envelope {
     /// Reads a body. The trace is not in it: set [`Envelope::trace`] from the headers.
     pub fn from_json_bytes(bytes: &[u8]) -> Result<Self, EnvelopeError> {
         // Into a value first: a parse error of an unread type would otherwise quote the input.
-        let value: Value =
-            serde_json::from_slice(bytes).map_err(|error| EnvelopeError::NotJson {
-                line: error.line(),
-                column: error.column(),
-            })?;
+        let value: Value = serde_json::from_slice(bytes)
+            .map_err(|error| EnvelopeError::NotJson { line: error.line(), column: error.column() })?;
         Self::from_value(value)
     }
 
@@ -117,9 +110,7 @@ struct Fields(Map<String, Value>);
 impl Fields {
     fn take(&mut self, field: &'static str) -> Result<Value, EnvelopeError> {
         // shift_remove keeps the order of the extensions that stay behind.
-        self.0
-            .shift_remove(field)
-            .ok_or(EnvelopeError::Missing { field })
+        self.0.shift_remove(field).ok_or(EnvelopeError::Missing { field })
     }
 
     fn take_optional(&mut self, field: &str) -> Option<Value> {
@@ -129,36 +120,21 @@ impl Fields {
     fn text(&mut self, field: &'static str) -> Result<String, EnvelopeError> {
         match self.take(field)? {
             Value::String(text) => Ok(text),
-            _ => Err(EnvelopeError::Invalid {
-                field,
-                rule: "send a string",
-            }),
+            _ => Err(EnvelopeError::Invalid { field, rule: "send a string" }),
         }
     }
 
-    fn id<T: TryFrom<String, Error = InvalidId>>(
-        &mut self,
-        field: &'static str,
-    ) -> Result<T, EnvelopeError> {
+    fn id<T: TryFrom<String, Error = InvalidId>>(&mut self, field: &'static str) -> Result<T, EnvelopeError> {
         let text = self.text(field)?;
-        T::try_from(text).map_err(|error| EnvelopeError::Invalid {
-            field,
-            rule: error.rule,
-        })
+        T::try_from(text).map_err(|error| EnvelopeError::Invalid { field, rule: error.rule })
     }
 
     fn schema_version(&mut self) -> Result<u16, EnvelopeError> {
         let field = "schemaVersion";
         match self.take(field)?.as_u64() {
-            None | Some(0) => Err(EnvelopeError::Invalid {
-                field,
-                rule: "send a whole number from 1",
-            }),
+            None | Some(0) => Err(EnvelopeError::Invalid { field, rule: "send a whole number from 1" }),
             Some(found) if found > u64::from(ENVELOPE_SCHEMA_VERSION) => {
-                Err(EnvelopeError::NewerSchemaVersion {
-                    found,
-                    supported: ENVELOPE_SCHEMA_VERSION,
-                })
+                Err(EnvelopeError::NewerSchemaVersion { found, supported: ENVELOPE_SCHEMA_VERSION })
             }
             Some(_) => Ok(ENVELOPE_SCHEMA_VERSION),
         }
@@ -167,37 +143,23 @@ impl Fields {
     fn event_id(&mut self) -> Result<Uuid, EnvelopeError> {
         let field = "eventId";
         let text = self.text(field)?;
-        Uuid::try_parse(&text).map_err(|_| EnvelopeError::Invalid {
-            field,
-            rule: "send a UUID",
-        })
+        Uuid::try_parse(&text).map_err(|_| EnvelopeError::Invalid { field, rule: "send a UUID" })
     }
 
     fn event_type(&mut self) -> Result<EventType, EnvelopeError> {
         let name = self.text("type")?;
         let version = self.take("version")?;
-        let version = version
-            .as_u64()
-            .and_then(|n| u16::try_from(n).ok())
-            .filter(|n| *n > 0);
-        let version = version.ok_or(EnvelopeError::Invalid {
-            field: "version",
-            rule: "send a whole number from 1 to 65535",
-        })?;
-        EventType::new(name, version).map_err(|error| EnvelopeError::Invalid {
-            field: "type",
-            rule: error.rule,
-        })
+        let version = version.as_u64().and_then(|n| u16::try_from(n).ok()).filter(|n| *n > 0);
+        let version =
+            version.ok_or(EnvelopeError::Invalid { field: "version", rule: "send a whole number from 1 to 65535" })?;
+        EventType::new(name, version).map_err(|error| EnvelopeError::Invalid { field: "type", rule: error.rule })
     }
 
     fn causation_id(&mut self) -> Result<Option<String>, EnvelopeError> {
         match self.take_optional("causationId") {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
-            Some(_) => Err(EnvelopeError::Invalid {
-                field: "causationId",
-                rule: "send a string",
-            }),
+            Some(_) => Err(EnvelopeError::Invalid { field: "causationId", rule: "send a string" }),
         }
     }
 
@@ -206,25 +168,15 @@ impl Fields {
         match self.take_optional("actor") {
             None => Ok(None),
             Some(value @ Value::Object(_)) => {
-                serde_json::from_value(value)
-                    .map(Some)
-                    .map_err(|_| EnvelopeError::Invalid {
-                        field: "actor",
-                        rule,
-                    })
+                serde_json::from_value(value).map(Some).map_err(|_| EnvelopeError::Invalid { field: "actor", rule })
             }
-            Some(_) => Err(EnvelopeError::Invalid {
-                field: "actor",
-                rule,
-            }),
+            Some(_) => Err(EnvelopeError::Invalid { field: "actor", rule }),
         }
     }
 
     fn occurred_at(&mut self) -> Result<Timestamp, EnvelopeError> {
         let field = "occurredAt";
         let rule = "send an RFC 3339 time, such as 2025-01-31T12:00:00Z";
-        self.text(field)?
-            .parse()
-            .map_err(|_| EnvelopeError::Invalid { field, rule })
+        self.text(field)?.parse().map_err(|_| EnvelopeError::Invalid { field, rule })
     }
 }

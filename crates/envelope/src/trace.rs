@@ -18,12 +18,7 @@ impl TraceContext {
         let header = header.trim();
         let known = header.get(..LEN)?;
         let mut fields = known.split('-');
-        let (version, trace, span, flags) = (
-            fields.next()?,
-            fields.next()?,
-            fields.next()?,
-            fields.next()?,
-        );
+        let (version, trace, span, flags) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
         let tail = &header[LEN..];
         let tail_ok = tail.is_empty() || (version != "00" && tail.starts_with('-'));
         let valid = fields.next().is_none()
@@ -64,8 +59,7 @@ impl TraceContext {
 
     /// Whether the caller records this trace.
     pub fn is_sampled(&self) -> bool {
-        self.flags()
-            .ends_with(['1', '3', '5', '7', '9', 'b', 'd', 'f'])
+        self.flags().ends_with(['1', '3', '5', '7', '9', 'b', 'd', 'f'])
     }
 
     fn flags(&self) -> &str {
@@ -73,9 +67,7 @@ impl TraceContext {
     }
 
     fn from_fields(trace: &str, span: &str, flags: &str) -> Self {
-        Self {
-            traceparent: format!("00-{trace}-{span}-{flags}"),
-        }
+        Self { traceparent: format!("00-{trace}-{span}-{flags}") }
     }
 }
 
@@ -140,9 +132,6 @@ mod tests {
         let child = root.child();
         assert_eq!(child.trace_id(), root.trace_id());
         assert_ne!(child.span_id(), root.span_id());
-        assert_eq!(
-            TraceContext::parse(child.traceparent()),
-            Some(child.clone())
-        );
+        assert_eq!(TraceContext::parse(child.traceparent()), Some(child.clone()));
     }
 }

@@ -23,33 +23,16 @@ impl Account {
     pub(crate) fn for_cluster(pg_dir: &Path) -> Result<Account, Error> {
         let uid = id("-u")?;
         if uid != 0 {
-            return Ok(Account {
-                uid,
-                gid: id("-g")?,
-                borrowed: false,
-            });
+            return Ok(Account { uid, gid: id("-g")?, borrowed: false });
         }
         if let Ok(metadata) = fs::metadata(pg_dir)
             && metadata.uid() != 0
         {
-            return Ok(Account {
-                uid: metadata.uid(),
-                gid: metadata.gid(),
-                borrowed: true,
-            });
+            return Ok(Account { uid: metadata.uid(), gid: metadata.gid(), borrowed: true });
         }
-        let passwd = fs::read_to_string("/etc/passwd")
-            .map_err(Error::io("read", Path::new("/etc/passwd")))?;
-        let found = ["postgres", "nobody"]
-            .iter()
-            .find_map(|name| lookup(&passwd, name));
-        found
-            .map(|(uid, gid)| Account {
-                uid,
-                gid,
-                borrowed: true,
-            })
-            .ok_or(Error::NoAccount)
+        let passwd = fs::read_to_string("/etc/passwd").map_err(Error::io("read", Path::new("/etc/passwd")))?;
+        let found = ["postgres", "nobody"].iter().find_map(|name| lookup(&passwd, name));
+        found.map(|(uid, gid)| Account { uid, gid, borrowed: true }).ok_or(Error::NoAccount)
     }
 
     pub(crate) fn uid(&self) -> u32 {
@@ -59,10 +42,7 @@ impl Account {
     /// A command that runs as this account, in English, without the caller's PG* variables.
     pub(crate) fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
-        command
-            .env("LC_ALL", "C")
-            .current_dir("/")
-            .stdin(Stdio::null());
+        command.env("LC_ALL", "C").current_dir("/").stdin(Stdio::null());
         for (name, _) in env::vars_os() {
             if name.to_string_lossy().starts_with("PG") {
                 command.env_remove(name);
@@ -78,8 +58,7 @@ impl Account {
     /// Gives a path to this account; a no-op when it is our own.
     pub(crate) fn own(&self, path: &Path) -> Result<(), Error> {
         if self.borrowed {
-            chown(path, Some(self.uid), Some(self.gid))
-                .map_err(Error::io("change the owner of", path))?;
+            chown(path, Some(self.uid), Some(self.gid)).map_err(Error::io("change the owner of", path))?;
         }
         Ok(())
     }
@@ -100,17 +79,11 @@ impl Account {
 
 /// Our own effective ids. std has no call for it; POSIX has a program.
 fn id(flag: &str) -> Result<u32, Error> {
-    let output = Command::new("id")
-        .arg(flag)
-        .output()
-        .map_err(Error::io("run", Path::new("id")))?;
+    let output = Command::new("id").arg(flag).output().map_err(Error::io("run", Path::new("id")))?;
     String::from_utf8_lossy(&output.stdout)
         .trim()
         .parse()
-        .map_err(|_| Error::ProgramFailed {
-            program: format!("id {flag}"),
-            output: format!("{output:?}"),
-        })
+        .map_err(|_| Error::ProgramFailed { program: format!("id {flag}"), output: format!("{output:?}") })
 }
 
 fn lookup(passwd: &str, name: &str) -> Option<(u32, u32)> {

@@ -70,11 +70,7 @@ impl Cluster {
     /// A server that an earlier, killed owner left running on this data is stopped first. A living owner is
     /// [`Error::InUse`]. Started as root, the server runs as an unprivileged account, and the data is kept elsewhere
     /// if that account cannot enter `data`: [`Cluster::data_dir`] says where.
-    pub fn start(
-        programs: &Programs,
-        data: &Path,
-        options: ClusterOptions,
-    ) -> Result<Cluster, Error> {
+    pub fn start(programs: &Programs, data: &Path, options: ClusterOptions) -> Result<Cluster, Error> {
         let home = Home::settle(programs, data)?;
         let lock = take_lock(&home)?;
         let recovering = leftover::settle(programs, &home)?;
@@ -85,18 +81,8 @@ impl Cluster {
             Some(0) => free_port()?,
             Some(port) => port,
         };
-        let password =
-            fs::read_to_string(home.password()).map_err(Error::io("read", &home.password()))?;
-        let mut cluster = Cluster {
-            programs,
-            home,
-            options,
-            socket_dir,
-            port,
-            password,
-            child: None,
-            lock,
-        };
+        let password = fs::read_to_string(home.password()).map_err(Error::io("read", &home.password()))?;
+        let mut cluster = Cluster { programs, home, options, socket_dir, port, password, child: None, lock };
         cluster.launch(recovering)?;
         Ok(cluster)
     }
@@ -141,9 +127,7 @@ impl Cluster {
 
     /// Whether the server still runs; false after a stop and after a crash.
     pub fn is_running(&mut self) -> bool {
-        self.child
-            .as_mut()
-            .is_some_and(|child| matches!(server::exited(child), Ok(None)))
+        self.child.as_mut().is_some_and(|child| matches!(server::exited(child), Ok(None)))
     }
 
     /// Shuts the server down and waits for its end. Stopping a stopped cluster is fine.
@@ -159,9 +143,7 @@ impl Cluster {
 
     /// Kills the server's main process without a word (SIGKILL), as a test of what a crash does.
     pub fn kill(&mut self) -> Result<(), Error> {
-        self.child
-            .take()
-            .map_or(Ok(()), |mut child| server::kill(&mut child))
+        self.child.take().map_or(Ok(()), |mut child| server::kill(&mut child))
     }
 
     /// Starts the server anew on the same address; one that runs is stopped fast first.
@@ -175,13 +157,7 @@ impl Cluster {
     /// [`Cluster::start`] on the same data would stop it as an orphan.
     pub fn detach(mut self) -> Option<Detached> {
         let child = self.child.take()?;
-        Some(Detached::new(
-            self.programs.clone(),
-            self.home.clone(),
-            child.id(),
-            self.socket_dir.clone(),
-            self.port,
-        ))
+        Some(Detached::new(self.programs.clone(), self.home.clone(), child.id(), self.socket_dir.clone(), self.port))
     }
 
     fn launch(&mut self, recovering: bool) -> Result<(), Error> {
@@ -196,10 +172,7 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         // An error has nobody to go to here; what is left of the server is an orphan that the next start stops.
-        let _ = self
-            .stop(Shutdown::Fast)
-            .or_else(|_| self.stop(Shutdown::Immediate))
-            .or_else(|_| self.kill());
+        let _ = self.stop(Shutdown::Fast).or_else(|_| self.stop(Shutdown::Immediate)).or_else(|_| self.kill());
         // Closing would do, but a child that another thread is just spawning may still hold a copy of the file.
         let _ = self.lock.unlock();
     }
@@ -212,9 +185,7 @@ fn take_lock(home: &Home) -> Result<File, Error> {
     let file = options.open(&path).map_err(Error::io("open", &path))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(Error::InUse {
-            data: home.base.clone(),
-        }),
+        Err(TryLockError::WouldBlock) => Err(Error::InUse { data: home.base.clone() }),
         Err(TryLockError::Error(error)) => Err(Error::io("lock", &path)(error)),
     }
 }
@@ -222,7 +193,5 @@ fn take_lock(home: &Home) -> Result<File, Error> {
 /// A port that was free a moment ago, chosen by the system.
 fn free_port() -> Result<u16, Error> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
-    listener
-        .map(|address| address.port())
-        .map_err(Error::io("find a free port on", Path::new("127.0.0.1")))
+    listener.map(|address| address.port()).map_err(Error::io("find a free port on", Path::new("127.0.0.1")))
 }

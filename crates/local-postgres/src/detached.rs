@@ -17,20 +17,8 @@ pub struct Detached {
 }
 
 impl Detached {
-    pub(crate) fn new(
-        programs: Programs,
-        home: Home,
-        pid: u32,
-        socket_dir: PathBuf,
-        port: u16,
-    ) -> Detached {
-        Detached {
-            programs,
-            home,
-            pid,
-            socket_dir,
-            port,
-        }
+    pub(crate) fn new(programs: Programs, home: Home, pid: u32, socket_dir: PathBuf, port: u16) -> Detached {
+        Detached { programs, home, pid, socket_dir, port }
     }
 
     /// The server that runs on this data folder, if one does.
@@ -45,13 +33,7 @@ impl Detached {
         let (Some(socket_dir), Some(port)) = (file.socket_dir, file.port) else {
             return Ok(None);
         };
-        Ok(Some(Detached {
-            programs: programs.clone(),
-            home,
-            pid: file.pid,
-            socket_dir,
-            port,
-        }))
+        Ok(Some(Detached { programs: programs.clone(), home, pid: file.pid, socket_dir, port }))
     }
 
     /// A URL for one of its databases, over the private socket.

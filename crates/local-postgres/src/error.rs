@@ -83,11 +83,7 @@ impl Error {
     /// Pairs an I/O error with what was being done to which path: `map_err(Error::io("create", path))`.
     pub(crate) fn io(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
         let path = path.to_path_buf();
-        move |source| Error::Io {
-            doing,
-            path,
-            source,
-        }
+        move |source| Error::Io { doing, path, source }
     }
 }
 
@@ -97,7 +93,7 @@ impl fmt::Display for Error {
             Error::ProgramsMissing { rejected } => {
                 writeln!(
                     f,
-                    "PostgreSQL's server programs (initdb, postgres, pg_ctl; version 14 or newer) were not found."
+                    "PostgreSQL's server programs (initdb, postgres, pg_ctl; version 15 or newer) were not found."
                 )?;
                 for line in rejected {
                     writeln!(f, "  {line}")?;
@@ -115,11 +111,7 @@ impl fmt::Display for Error {
                     bin_dir.display()
                 )
             }
-            Error::Io {
-                doing,
-                path,
-                source,
-            } => write!(f, "could not {doing} {}: {source}", path.display()),
+            Error::Io { doing, path, source } => write!(f, "could not {doing} {}: {source}", path.display()),
             Error::ProgramFailed { program, output } => {
                 write!(f, "{program} failed:\n{}", output.trim_end())
             }
@@ -128,11 +120,7 @@ impl fmt::Display for Error {
                 "{} is in use by another running process. Stop that one, or choose another data folder.",
                 data.display()
             ),
-            Error::OtherVersion {
-                data,
-                made_by,
-                found,
-            } => write!(
+            Error::OtherVersion { data, made_by, found } => write!(
                 f,
                 "the cluster in {} was made by PostgreSQL {made_by} and only {found} is installed. Install PostgreSQL {made_by} \
                  (or point ONCEWARD_PG_BIN at it), upgrade the cluster with pg_upgrade, or choose another data folder.",
@@ -152,17 +140,9 @@ impl fmt::Display for Error {
                 f,
                 "the PostgreSQL setting {name:?} cannot be written: a name is letters, digits, `_` and `.`, and a value is one line."
             ),
-            Error::NotReady {
-                why,
-                log_path,
-                tail,
-            } => {
+            Error::NotReady { why, log_path, tail } => {
                 write!(f, "PostgreSQL {why}. Its log is {}", log_path.display())?;
-                if tail.is_empty() {
-                    write!(f, " (empty).")
-                } else {
-                    write!(f, " and ends with:\n{tail}")
-                }
+                if tail.is_empty() { write!(f, " (empty).") } else { write!(f, " and ends with:\n{tail}") }
             }
             Error::NotStopped { pid, waited_s } => write!(
                 f,

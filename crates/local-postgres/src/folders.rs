@@ -20,13 +20,10 @@ pub(crate) fn owned_folder(path: &Path, mode: u32, account: &Account) -> Result<
     }
     let metadata = fs::symlink_metadata(path).map_err(Error::io("read", path))?;
     if !metadata.is_dir() || metadata.uid() != account.uid() {
-        return Err(Error::ForeignFolder {
-            path: path.to_path_buf(),
-        });
+        return Err(Error::ForeignFolder { path: path.to_path_buf() });
     }
     // The umask may have taken bits away.
-    fs::set_permissions(path, Permissions::from_mode(mode))
-        .map_err(Error::io("set the mode of", path))
+    fs::set_permissions(path, Permissions::from_mode(mode)).map_err(Error::io("set the mode of", path))
 }
 
 /// A short name for a path, the same in every run and release (std's hasher promises neither): FNV-1a.

@@ -33,10 +33,7 @@ impl Home {
         let wanted = fs::canonicalize(wanted).map_err(Error::io("resolve", wanted))?;
         let account = Account::for_cluster(&wanted.join("pg"))?;
         if account.can_enter(&wanted, &programs.program("postgres")) {
-            return Ok(Home {
-                base: wanted,
-                account,
-            });
+            return Ok(Home { base: wanted, account });
         }
         let base = Path::new("/var/tmp").join(format!("onceward-{}", hash(&wanted)));
         create_data_folder(&base)?;
@@ -74,13 +71,8 @@ impl Home {
         }
         let name = format!("onceward-{}", hash(&self.base));
         let temp = env::temp_dir();
-        let usable =
-            fits(&temp.join(&name)) && self.account.can_enter(&temp, &programs.program("postgres"));
-        let folder = if usable {
-            temp.join(name)
-        } else {
-            Path::new("/tmp").join(name)
-        };
+        let usable = fits(&temp.join(&name)) && self.account.can_enter(&temp, &programs.program("postgres"));
+        let folder = if usable { temp.join(name) } else { Path::new("/tmp").join(name) };
         owned_folder(&folder, 0o700, &self.account)?;
         Ok(folder)
     }
@@ -111,7 +103,7 @@ mod tests {
 
     #[test]
     fn a_socket_folder_must_be_short_and_plain() {
-        assert!(fits(Path::new("/work/app/.onceward/socket")));
+        assert!(fits(Path::new("/srv/app/.onceward/socket")));
         assert!(!fits(Path::new("/with space/socket")));
         assert!(!fits(Path::new(&format!("/{}", "long".repeat(30)))));
     }

@@ -19,8 +19,7 @@ pub(crate) fn settle(programs: &Programs, home: &Home) -> Result<bool, Error> {
         return Ok(false);
     };
     if file.answers() {
-        stop(programs, home, Shutdown::Fast)
-            .or_else(|_| stop(programs, home, Shutdown::Immediate))?;
+        stop(programs, home, Shutdown::Fast).or_else(|_| stop(programs, home, Shutdown::Immediate))?;
         return Ok(true);
     }
     remove_if_pid_was_reused(home, &file)?;
@@ -30,18 +29,9 @@ pub(crate) fn settle(programs: &Programs, home: &Home) -> Result<bool, Error> {
 /// Stops the server of this home, whoever started it, and waits for its end.
 pub(crate) fn stop(programs: &Programs, home: &Home, mode: Shutdown) -> Result<(), Error> {
     let mut command = home.account.command(&programs.program("pg_ctl"));
-    command
-        .arg("stop")
-        .arg("-D")
-        .arg(home.pg())
-        .args(["-m", mode.name(), "-w", "-t"]);
+    command.arg("stop").arg("-D").arg(home.pg()).args(["-m", mode.name(), "-w", "-t"]);
     command.arg(mode.patience().as_secs().to_string());
-    crate::init::run(
-        "pg_ctl stop",
-        command
-            .output()
-            .map_err(Error::io("run", &programs.program("pg_ctl")))?,
-    )
+    crate::init::run("pg_ctl stop", command.output().map_err(Error::io("run", &programs.program("pg_ctl")))?)
 }
 
 /// PostgreSQL sees through a stale file by itself unless its pid has since gone to another process, which is common
@@ -53,13 +43,8 @@ fn remove_if_pid_was_reused(home: &Home, file: &PidFile) -> Result<(), Error> {
     if !pid_lives || someone_stays_in(&pg) {
         return Ok(());
     }
-    let socket_lock = file
-        .socket()
-        .map(|socket| PathBuf::from(format!("{}.lock", socket.display())));
-    for path in [Some(pg.join("postmaster.pid")), socket_lock]
-        .into_iter()
-        .flatten()
-    {
+    let socket_lock = file.socket().map(|socket| PathBuf::from(format!("{}.lock", socket.display())));
+    for path in [Some(pg.join("postmaster.pid")), socket_lock].into_iter().flatten() {
         if path.exists() {
             fs::remove_file(&path).map_err(Error::io("remove", &path))?;
         }
@@ -84,7 +69,5 @@ fn someone_works_in(folder: &Path) -> bool {
     let Ok(processes) = fs::read_dir("/proc") else {
         return true;
     };
-    processes
-        .flatten()
-        .any(|process| fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd == folder))
+    processes.flatten().any(|process| fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd == folder))
 }

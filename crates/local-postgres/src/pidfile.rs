@@ -34,17 +34,12 @@ impl PidFile {
     /// Whether a server listens on the socket of this file. The kernel answers for it, so a busy one counts too,
     /// and a process that merely got the same pid after a reboot does not.
     pub(crate) fn answers(&self) -> bool {
-        self.socket()
-            .is_some_and(|socket| UnixStream::connect(socket).is_ok())
+        self.socket().is_some_and(|socket| UnixStream::connect(socket).is_ok())
     }
 
     /// The socket's path.
     pub(crate) fn socket(&self) -> Option<PathBuf> {
-        Some(
-            self.socket_dir
-                .as_ref()?
-                .join(format!(".s.PGSQL.{}", self.port?)),
-        )
+        Some(self.socket_dir.as_ref()?.join(format!(".s.PGSQL.{}", self.port?)))
     }
 }
 
@@ -54,15 +49,9 @@ mod tests {
 
     #[test]
     fn a_ready_server_is_read_from_its_file() {
-        let file = PidFile::parse(
-            "42\n/data/pg\n1700000000\n5432\n/data/socket\n\n  8913 65536\nready   \n",
-        )
-        .unwrap();
+        let file = PidFile::parse("42\n/data/pg\n1700000000\n5432\n/data/socket\n\n  8913 65536\nready   \n").unwrap();
         assert!(file.ready);
-        assert_eq!(
-            (file.pid, file.socket()),
-            (42, Some(PathBuf::from("/data/socket/.s.PGSQL.5432")))
-        );
+        assert_eq!((file.pid, file.socket()), (42, Some(PathBuf::from("/data/socket/.s.PGSQL.5432"))));
     }
 
     #[test]

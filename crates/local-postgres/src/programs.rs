@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::Error;
 
 const NEEDED: [&str; 3] = ["initdb", "postgres", "pg_ctl"];
-const OLDEST_MAJOR: u32 = 14;
+const OLDEST_MAJOR: u32 = 15;
 
 /// A folder with `initdb`, `postgres` and `pg_ctl` of one version.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,10 +25,7 @@ impl Programs {
     /// `ONCEWARD_PG_BIN` is an order, not a hint: if it is set and unusable, that is the error.
     pub fn find() -> Result<Programs, Error> {
         if let Some(folder) = named_by_environment() {
-            return Programs::inspect(&folder).map_err(|why| Error::ProgramsUnusable {
-                bin_dir: folder,
-                why,
-            });
+            return Programs::inspect(&folder).map_err(|why| Error::ProgramsUnusable { bin_dir: folder, why });
         }
         let mut rejected = Vec::new();
         for folder in path_folders() {
@@ -39,10 +36,7 @@ impl Programs {
         }
         let (known, rejected_known) = known_programs();
         rejected.extend(rejected_known);
-        known
-            .into_iter()
-            .next()
-            .ok_or(Error::ProgramsMissing { rejected })
+        known.into_iter().next().ok_or(Error::ProgramsMissing { rejected })
     }
 
     /// The full path of one of the programs, such as `psql`.
@@ -58,10 +52,7 @@ impl Programs {
         if named_by_environment().is_some() {
             return None;
         }
-        known_programs()
-            .0
-            .into_iter()
-            .find(|programs| programs.version.0 == major)
+        known_programs().0.into_iter().find(|programs| programs.version.0 == major)
     }
 
     fn inspect(bin_dir: &Path) -> Result<Programs, String> {
@@ -73,25 +64,16 @@ impl Programs {
             .output()
             .map_err(|error| format!("`postgres --version` cannot be run: {error}"))?;
         let text = String::from_utf8_lossy(&output.stdout);
-        let version = parse_version(&text)
-            .ok_or_else(|| format!("`postgres --version` says {:?}", text.trim_end()))?;
+        let version = parse_version(&text).ok_or_else(|| format!("`postgres --version` says {:?}", text.trim_end()))?;
         if version.0 < OLDEST_MAJOR {
-            return Err(format!(
-                "version {}.{} is older than {OLDEST_MAJOR}",
-                version.0, version.1
-            ));
+            return Err(format!("version {}.{} is older than {OLDEST_MAJOR}", version.0, version.1));
         }
-        Ok(Programs {
-            bin_dir: bin_dir.to_path_buf(),
-            version,
-        })
+        Ok(Programs { bin_dir: bin_dir.to_path_buf(), version })
     }
 }
 
 fn named_by_environment() -> Option<PathBuf> {
-    env::var_os("ONCEWARD_PG_BIN")
-        .filter(|value| !value.is_empty())
-        .map(PathBuf::from)
+    env::var_os("ONCEWARD_PG_BIN").filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
 /// Folders of PATH that have an `initdb`; where that is a link, also the folder it leads to.
@@ -103,10 +85,7 @@ fn path_folders() -> Vec<PathBuf> {
         if !initdb.is_file() {
             continue;
         }
-        if let Some(real) = fs::canonicalize(&initdb)
-            .ok()
-            .and_then(|file| file.parent().map(Path::to_path_buf))
-        {
+        if let Some(real) = fs::canonicalize(&initdb).ok().and_then(|file| file.parent().map(Path::to_path_buf)) {
             folders.push(real);
         }
         folders.push(folder);
@@ -142,9 +121,7 @@ fn known_folders() -> Vec<PathBuf> {
         for entry in entries.flatten() {
             let bin = entry.path().join("bin");
             // A client-only package leaves a bin folder without a server; that is not worth a complaint.
-            if entry.file_name().to_string_lossy().starts_with(prefix)
-                && bin.join("postgres").is_file()
-            {
+            if entry.file_name().to_string_lossy().starts_with(prefix) && bin.join("postgres").is_file() {
                 folders.push(bin);
             }
         }
@@ -154,11 +131,7 @@ fn known_folders() -> Vec<PathBuf> {
 
 /// `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)` → (15, 18); `18beta1` → (18, 0).
 fn parse_version(text: &str) -> Option<(u32, u32)> {
-    let version = text
-        .split_once("(PostgreSQL)")?
-        .1
-        .split_whitespace()
-        .next()?;
+    let version = text.split_once("(PostgreSQL)")?.1.split_whitespace().next()?;
     let number = |part: &str| {
         let digits: String = part.chars().take_while(char::is_ascii_digit).collect();
         digits.parse::<u32>().ok()
@@ -174,14 +147,8 @@ mod tests {
 
     #[test]
     fn versions_of_releases_betas_and_distributions_are_read() {
-        assert_eq!(
-            parse_version("postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)\n"),
-            Some((15, 18))
-        );
-        assert_eq!(
-            parse_version("postgres (PostgreSQL) 18beta1\n"),
-            Some((18, 0))
-        );
+        assert_eq!(parse_version("postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)\n"), Some((15, 18)));
+        assert_eq!(parse_version("postgres (PostgreSQL) 18beta1\n"), Some((18, 0)));
         assert_eq!(parse_version("postgres (PostgreSQL) 17.0\n"), Some((17, 0)));
         assert_eq!(parse_version("something else 9.1"), None);
     }

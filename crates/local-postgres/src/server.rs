@@ -24,11 +24,7 @@ const OLD_BACKENDS_TIMEOUT: Duration = Duration::from_secs(30);
 /// Starts `postgres` and returns when it accepts connections.
 pub(crate) fn launch(programs: &Programs, home: &Home, recovering: bool) -> Result<Child, Error> {
     let began = Instant::now();
-    let timeout = if recovering {
-        RECOVERY_TIMEOUT
-    } else {
-        START_TIMEOUT
-    };
+    let timeout = if recovering { RECOVERY_TIMEOUT } else { START_TIMEOUT };
     loop {
         let mut attempt = Attempt::spawn(programs, home)?;
         match attempt.wait_until_ready(began + timeout) {
@@ -42,8 +38,7 @@ pub(crate) fn launch(programs: &Programs, home: &Home, recovering: bool) -> Resu
                 thread::sleep(POLL * 10);
             }
             Err(Failure::TimedOut) => {
-                stop(&mut attempt.child, programs, home, Shutdown::Immediate)
-                    .or_else(|_| kill(&mut attempt.child))?;
+                stop(&mut attempt.child, programs, home, Shutdown::Immediate).or_else(|_| kill(&mut attempt.child))?;
                 return Err(attempt.error(format!("was not ready within {} s", timeout.as_secs())));
             }
             Err(Failure::Io(error)) => return Err(error),
@@ -52,29 +47,19 @@ pub(crate) fn launch(programs: &Programs, home: &Home, recovering: bool) -> Resu
 }
 
 /// Asks our child to shut down and waits for its end. The caller knows that it has not been waited for yet.
-pub(crate) fn stop(
-    child: &mut Child,
-    programs: &Programs,
-    home: &Home,
-    mode: Shutdown,
-) -> Result<(), Error> {
+pub(crate) fn stop(child: &mut Child, programs: &Programs, home: &Home, mode: Shutdown) -> Result<(), Error> {
     let pid = child.id();
     // std cannot send signals other than SIGKILL; pg_ctl can, and it is there.
     let mut command = home.account.command(&programs.program("pg_ctl"));
     command.args(["kill", mode.signal(), &pid.to_string()]);
-    let sent = command
-        .output()
-        .map_err(Error::io("run", &programs.program("pg_ctl")))?;
+    let sent = command.output().map_err(Error::io("run", &programs.program("pg_ctl")))?;
     if !sent.status.success() && exited(child)?.is_none() {
         return crate::init::run("pg_ctl kill", sent);
     }
     let deadline = Instant::now() + mode.patience();
     while exited(child)?.is_none() {
         if Instant::now() > deadline {
-            return Err(Error::NotStopped {
-                pid,
-                waited_s: mode.patience().as_secs(),
-            });
+            return Err(Error::NotStopped { pid, waited_s: mode.patience().as_secs() });
         }
         thread::sleep(POLL);
     }
@@ -83,18 +68,12 @@ pub(crate) fn stop(
 
 /// SIGKILL to the postmaster, and its funeral.
 pub(crate) fn kill(child: &mut Child) -> Result<(), Error> {
-    child
-        .kill()
-        .and_then(|()| child.wait())
-        .map(drop)
-        .map_err(Error::io("kill", Path::new("postgres")))
+    child.kill().and_then(|()| child.wait()).map(drop).map_err(Error::io("kill", Path::new("postgres")))
 }
 
 /// The exit status of our child if it has ended.
 pub(crate) fn exited(child: &mut Child) -> Result<Option<ExitStatus>, Error> {
-    child
-        .try_wait()
-        .map_err(Error::io("wait for", Path::new("postgres")))
+    child.try_wait().map_err(Error::io("wait for", Path::new("postgres")))
 }
 
 enum Failure {
@@ -115,19 +94,11 @@ impl Attempt<'_> {
         let also_log = log.try_clone().map_err(Error::io("open", &home.log()))?;
         let program = programs.program("postgres");
         let mut command = home.account.command(&program);
-        command
-            .arg("-D")
-            .arg(home.pg())
-            .stdout(log)
-            .stderr(also_log);
+        command.arg("-D").arg(home.pg()).stdout(log).stderr(also_log);
         // Its own group: the terminal's Ctrl-C is for us, and we stop it in order.
         command.process_group(0);
         let child = command.spawn().map_err(Error::io("run", &program))?;
-        Ok(Attempt {
-            child,
-            home,
-            log_start,
-        })
+        Ok(Attempt { child, home, log_start })
     }
 
     fn wait_until_ready(&mut self, deadline: Instant) -> Result<(), Failure> {
@@ -147,11 +118,7 @@ impl Attempt<'_> {
     }
 
     fn error(&self, why: String) -> Error {
-        Error::NotReady {
-            why,
-            log_path: self.home.log(),
-            tail: self.tail(),
-        }
+        Error::NotReady { why, log_path: self.home.log(), tail: self.tail() }
     }
 
     /// The last lines that this attempt wrote to the log.
@@ -172,11 +139,7 @@ impl Attempt<'_> {
 
 /// The log for appending and its length so far; emptied first when it has grown too large.
 fn open_log(path: &Path) -> Result<(File, u64), Error> {
-    let file = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(path)
-        .map_err(Error::io("open", path))?;
+    let file = OpenOptions::new().create(true).append(true).open(path).map_err(Error::io("open", path))?;
     let length = fs::metadata(path).map_err(Error::io("read", path))?.len();
     if length > LOG_MAX_BYTES {
         file.set_len(0).map_err(Error::io("empty", path))?;

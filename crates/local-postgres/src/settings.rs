@@ -16,17 +16,8 @@ pub struct ClusterOptions {
 impl ClusterOptions {
     /// Whether the caller gave up durability, so that creating the cluster need not wait for the disk either.
     pub(crate) fn without_fsync(&self) -> bool {
-        let last = self
-            .settings
-            .iter()
-            .rev()
-            .find(|(name, _)| name.eq_ignore_ascii_case("fsync"));
-        last.is_some_and(|(_, value)| {
-            matches!(
-                value.to_ascii_lowercase().as_str(),
-                "off" | "false" | "no" | "0"
-            )
-        })
+        let last = self.settings.iter().rev().find(|(name, _)| name.eq_ignore_ascii_case("fsync"));
+        last.is_some_and(|(_, value)| matches!(value.to_ascii_lowercase().as_str(), "off" | "false" | "no" | "0"))
     }
 }
 
@@ -44,16 +35,8 @@ const DEFAULTS: &[(&str, &str)] = &[
 ];
 
 /// The text of the configuration file.
-pub(crate) fn render(
-    options: &ClusterOptions,
-    socket_dir: &Path,
-    port: u16,
-) -> Result<String, Error> {
-    let listen = if options.port.is_some() {
-        "127.0.0.1"
-    } else {
-        ""
-    };
+pub(crate) fn render(options: &ClusterOptions, socket_dir: &Path, port: u16) -> Result<String, Error> {
+    let listen = if options.port.is_some() { "127.0.0.1" } else { "" };
     let port = port.to_string();
     let socket_dir = socket_dir.to_string_lossy();
     let fixed = [
@@ -64,13 +47,8 @@ pub(crate) fn render(
         ("logging_collector", "off"),
         ("log_destination", "stderr"),
     ];
-    let mut text = String::from(
-        "# Written at each start by onceward; put your own settings into postgresql.conf.\n",
-    );
-    let given = options
-        .settings
-        .iter()
-        .map(|(name, value)| (name.as_str(), value.as_str()));
+    let mut text = String::from("# Written at each start by onceward; put your own settings into postgresql.conf.\n");
+    let given = options.settings.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     // What we rely on comes last: a caller's setting must not move the socket out of its private folder.
     for (name, value) in DEFAULTS.iter().copied().chain(given).chain(fixed) {
         text.push_str(&line(name, value)?);
@@ -81,14 +59,9 @@ pub(crate) fn render(
 fn line(name: &str, value: &str) -> Result<String, Error> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
     if name.is_empty() || !name.chars().all(plain) || value.contains(['\n', '\r', '\0']) {
-        return Err(Error::BadSetting {
-            name: name.to_owned(),
-        });
+        return Err(Error::BadSetting { name: name.to_owned() });
     }
-    Ok(format!(
-        "{name} = '{}'\n",
-        value.replace('\\', "\\\\").replace('\'', "''")
-    ))
+    Ok(format!("{name} = '{}'\n", value.replace('\\', "\\\\").replace('\'', "''")))
 }
 
 #[cfg(test)]
@@ -96,28 +69,14 @@ mod tests {
     use super::*;
 
     fn with(settings: &[(&str, &str)]) -> ClusterOptions {
-        let settings = settings
-            .iter()
-            .map(|(name, value)| (name.to_string(), value.to_string()))
-            .collect();
-        ClusterOptions {
-            settings,
-            port: None,
-        }
+        let settings = settings.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        ClusterOptions { settings, port: None }
     }
 
     #[test]
     fn the_callers_settings_follow_the_defaults_and_precede_what_we_rely_on() {
-        let text = render(
-            &with(&[("fsync", "off"), ("port", "1")]),
-            Path::new("/s"),
-            5432,
-        )
-        .unwrap();
-        let at = |needle: &str| {
-            text.find(needle)
-                .unwrap_or_else(|| panic!("{needle} is missing from {text}"))
-        };
+        let text = render(&with(&[("fsync", "off"), ("port", "1")]), Path::new("/s"), 5432).unwrap();
+        let at = |needle: &str| text.find(needle).unwrap_or_else(|| panic!("{needle} is missing from {text}"));
         assert!(at("fsync = 'on'") < at("fsync = 'off'"));
         assert!(at("port = '1'") < at("port = '5432'"));
         assert!(text.contains("listen_addresses = ''\n"));
@@ -125,10 +84,7 @@ mod tests {
 
     #[test]
     fn quotes_are_escaped_and_line_breaks_refused() {
-        assert_eq!(
-            line("a.b", r"it's \ so").unwrap(),
-            "a.b = 'it''s \\\\ so'\n"
-        );
+        assert_eq!(line("a.b", r"it's \ so").unwrap(), "a.b = 'it''s \\\\ so'\n");
         assert!(line("a", "x\nfsync = off").is_err());
         assert!(line("a = 1 #", "x").is_err());
     }

@@ -8,19 +8,12 @@ use crate::SUPERUSER;
 /// A URL whose host is the socket's folder, percent-encoded.
 pub(crate) fn socket(socket_dir: &Path, port: u16, database: &str) -> String {
     let host = encode(socket_dir.as_os_str().as_bytes());
-    format!(
-        "postgres://{SUPERUSER}@{host}:{port}/{}",
-        encode(database.as_bytes())
-    )
+    format!("postgres://{SUPERUSER}@{host}:{port}/{}", encode(database.as_bytes()))
 }
 
 /// A URL for the loopback port.
 pub(crate) fn loopback(password: &str, port: u16, database: &str) -> String {
-    format!(
-        "postgres://{SUPERUSER}:{}@127.0.0.1:{port}/{}",
-        encode(password.as_bytes()),
-        encode(database.as_bytes())
-    )
+    format!("postgres://{SUPERUSER}:{}@127.0.0.1:{port}/{}", encode(password.as_bytes()), encode(database.as_bytes()))
 }
 
 fn encode(bytes: &[u8]) -> String {
@@ -41,17 +34,11 @@ mod tests {
 
     #[test]
     fn the_socket_folder_is_an_encoded_host() {
-        assert_eq!(
-            socket(Path::new("/tmp/a b"), 5432, "app"),
-            "postgres://onceward@%2Ftmp%2Fa%20b:5432/app"
-        );
+        assert_eq!(socket(Path::new("/tmp/a b"), 5432, "app"), "postgres://onceward@%2Ftmp%2Fa%20b:5432/app");
     }
 
     #[test]
     fn the_loopback_url_carries_the_password() {
-        assert_eq!(
-            loopback("p@ss", 6000, "app"),
-            "postgres://onceward:p%40ss@127.0.0.1:6000/app"
-        );
+        assert_eq!(loopback("p@ss", 6000, "app"), "postgres://onceward:p%40ss@127.0.0.1:6000/app");
     }
 }

@@ -36,32 +36,22 @@ pub enum Failure {
 impl Failure {
     /// May work next time.
     pub fn transient(error: impl ToString) -> Self {
-        Self::Transient {
-            error: error.to_string(),
-        }
+        Self::Transient { error: error.to_string() }
     }
 
     /// Can never work.
     pub fn permanent(reason: impl ToString) -> Self {
-        Self::Permanent {
-            reason: reason.to_string(),
-        }
+        Self::Permanent { reason: reason.to_string() }
     }
 
     /// Try again after `after` at the earliest.
     pub fn retry_after(after: Duration, error: impl ToString) -> Self {
-        Self::RetryAfter {
-            after,
-            error: error.to_string(),
-        }
+        Self::RetryAfter { after, error: error.to_string() }
     }
 
     /// Too early.
     pub fn snooze(after: Duration, reason: impl ToString) -> Self {
-        Self::Snooze {
-            after,
-            reason: reason.to_string(),
-        }
+        Self::Snooze { after, reason: reason.to_string() }
     }
 }
 

@@ -10,8 +10,6 @@ use onceward_envelope::IdempotencyKey;
 /// `true` the first time `consumer` sees this key of the transaction's tenant.
 pub async fn record(tx: &Tx, consumer: &str, key: &IdempotencyKey) -> Result<bool, DbError> {
     let tenant = tx.tenant()?.as_str();
-    let row = tx
-        .query_one(store::RECORD_INBOX, &[&tenant, &key.as_str(), &consumer])
-        .await?;
+    let row = tx.query_one(store::RECORD_INBOX, &[&tenant, &key.as_str(), &consumer]).await?;
     Ok(row.get(0))
 }

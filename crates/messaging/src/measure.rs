@@ -30,40 +30,16 @@ pub const SCHEDULE_TICKS: &str = "onceward_schedule_ticks_total";
 
 /// Gives every figure its help text.
 pub fn describe() {
-    describe_gauge!(
-        QUEUE_DEPTH,
-        "Messages waiting in a queue (projected beyond 1000 a lane)"
-    );
-    describe_gauge!(
-        CONSUMER_LAG_SECONDS,
-        "Age of the oldest waiting message of a queue"
-    );
+    describe_gauge!(QUEUE_DEPTH, "Messages waiting in a queue (projected beyond 1000 a lane)");
+    describe_gauge!(CONSUMER_LAG_SECONDS, "Age of the oldest waiting message of a queue");
     describe_counter!(MESSAGES_PROCESSED, "Messages settled, by queue and result");
-    describe_histogram!(
-        CONSUMER_RUNTIME_MS,
-        "Handler run time in milliseconds, by queue"
-    );
-    describe_gauge!(
-        OUTBOX_UNPUBLISHED,
-        "Committed messages not yet handed to the bus"
-    );
-    describe_histogram!(
-        OUTBOX_PUBLISH_LATENCY_MS,
-        "Milliseconds from publish to the start of the handling turn"
-    );
+    describe_histogram!(CONSUMER_RUNTIME_MS, "Handler run time in milliseconds, by queue");
+    describe_gauge!(OUTBOX_UNPUBLISHED, "Committed messages not yet handed to the bus");
+    describe_histogram!(OUTBOX_PUBLISH_LATENCY_MS, "Milliseconds from publish to the start of the handling turn");
     describe_counter!(RETRIES, "Failed attempts that will be repeated, by queue");
-    describe_counter!(
-        DEAD_LETTERS,
-        "Messages that became dead letters, by queue and reason"
-    );
-    describe_gauge!(
-        DEAD_LETTERS_OPEN,
-        "Dead letters nobody has dealt with, by queue (counted up to 1000)"
-    );
-    describe_gauge!(
-        DEFERRED,
-        "Messages put aside for a time, by queue (counted up to 1000)"
-    );
+    describe_counter!(DEAD_LETTERS, "Messages that became dead letters, by queue and reason");
+    describe_gauge!(DEAD_LETTERS_OPEN, "Dead letters nobody has dealt with, by queue (counted up to 1000)");
+    describe_gauge!(DEFERRED, "Messages put aside for a time, by queue (counted up to 1000)");
     describe_gauge!(POOL_CONNECTIONS, "Database connections by state");
     describe_counter!(SCHEDULE_TICKS, "Schedule ticks published, by schedule");
 }
@@ -81,8 +57,7 @@ pub(crate) fn died(queue: &str, reason: &'static str) {
 }
 
 pub(crate) fn ran(queue: &str, elapsed: Duration) {
-    histogram!(CONSUMER_RUNTIME_MS, "queue" => queue.to_owned())
-        .record(elapsed.as_secs_f64() * 1000.0);
+    histogram!(CONSUMER_RUNTIME_MS, "queue" => queue.to_owned()).record(elapsed.as_secs_f64() * 1000.0);
 }
 
 pub(crate) fn waited(queue: &str, waited_ms: f64) {

@@ -3,8 +3,8 @@
 use crate::Event;
 use onceward_db::Tx;
 use onceward_envelope::{
-    Clock, ENVELOPE_SCHEMA_VERSION, Envelope, EventType, IdempotencyKey, Ids, SchemaError,
-    SchemaRegistry, SystemClock, SystemIds, TenantId,
+    Clock, ENVELOPE_SCHEMA_VERSION, Envelope, EventType, IdempotencyKey, Ids, SchemaError, SchemaRegistry, SystemClock,
+    SystemIds, TenantId,
 };
 use onceward_topology::Topic;
 use onceward_transport::TransportError;
@@ -27,12 +27,7 @@ pub struct Publisher {
 impl Publisher {
     /// A publisher by the machine's clock.
     pub fn new(bus: PostgresTransport, schemas: SchemaRegistry) -> Self {
-        Self {
-            bus,
-            schemas,
-            clock: Arc::new(SystemClock),
-            ids: Arc::new(SystemIds),
-        }
+        Self { bus, schemas, clock: Arc::new(SystemClock), ids: Arc::new(SystemIds) }
     }
 
     /// The same with another clock and other ids, for tests.
@@ -107,8 +102,7 @@ impl NewMessage {
 
     /// The message form of an event.
     pub fn from_event<E: Event>(event: &E, tenant: &TenantId) -> Result<Self, PublishError> {
-        let payload = serde_json::to_value(event)
-            .map_err(|error| PublishError::Invalid(error.to_string()))?;
+        let payload = serde_json::to_value(event).map_err(|error| PublishError::Invalid(error.to_string()))?;
         Ok(Self {
             ordering_key: event.ordering_key(),
             idempotency_key: event.idempotency_key(),
@@ -170,23 +164,13 @@ impl Publisher {
     fn check(&self, tx: &Tx, message: NewMessage) -> Result<Outgoing, PublishError> {
         let invalid = |error: &dyn std::fmt::Display| PublishError::Invalid(error.to_string());
         let tenant = tx.tenant().map_err(TransportError::from)?.clone();
-        let event_type: EventType = message
-            .event_type
-            .parse()
-            .map_err(|error| invalid(&error))?;
+        let event_type: EventType = message.event_type.parse().map_err(|error| invalid(&error))?;
         let topic: Topic = message.topic.parse().map_err(|error| invalid(&error))?;
         check_routing_tenant(&topic, &tenant)?;
-        if message
-            .ordering_key
-            .as_ref()
-            .is_some_and(|key| key.is_empty() || key.len() > 255)
-        {
-            return Err(PublishError::Invalid(
-                "an ordering key has 1 to 255 bytes".into(),
-            ));
+        if message.ordering_key.as_ref().is_some_and(|key| key.is_empty() || key.len() > 255) {
+            return Err(PublishError::Invalid("an ordering key has 1 to 255 bytes".into()));
         }
-        self.schemas
-            .validate(event_type.schema_id(), &message.payload)?;
+        self.schemas.validate(event_type.schema_id(), &message.payload)?;
         let event_id = self.ids.event_id();
         let deduplicate = message.idempotency_key.is_some();
         let idempotency_key = match message.idempotency_key {

@@ -51,20 +51,10 @@ pub struct Timetable {
 impl Timetable {
     /// Reads the declaration.
     pub fn new(schedule: Schedule) -> Result<Self, ScheduleError> {
-        let invalid = |problem: String| ScheduleError::Invalid {
-            name: schedule.name.clone(),
-            problem,
-        };
-        let cron = CronParser::new()
-            .parse(&schedule.cron)
-            .map_err(|error| invalid(error.to_string()))?;
-        let zone =
-            TimeZone::get(&schedule.time_zone).map_err(|error| invalid(error.to_string()))?;
-        let timetable = Self {
-            cron,
-            zone,
-            schedule: schedule.clone(),
-        };
+        let invalid = |problem: String| ScheduleError::Invalid { name: schedule.name.clone(), problem };
+        let cron = CronParser::new().parse(&schedule.cron).map_err(|error| invalid(error.to_string()))?;
+        let zone = TimeZone::get(&schedule.time_zone).map_err(|error| invalid(error.to_string()))?;
+        let timetable = Self { cron, zone, schedule: schedule.clone() };
         timetable.next_after(Timestamp::now())?;
         Ok(timetable)
     }
@@ -75,18 +65,11 @@ impl Timetable {
         self.cron
             .find_next_occurrence(&zoned, false)
             .map(|next| next.timestamp())
-            .map_err(|error| ScheduleError::Invalid {
-                name: self.schedule.name.clone(),
-                problem: error.to_string(),
-            })
+            .map_err(|error| ScheduleError::Invalid { name: self.schedule.name.clone(), problem: error.to_string() })
     }
 
     /// The ticks to publish now that `first` is due, and the one after them.
-    pub fn due(
-        &self,
-        first: Timestamp,
-        now: Timestamp,
-    ) -> Result<(Vec<Timestamp>, Timestamp), ScheduleError> {
+    pub fn due(&self, first: Timestamp, now: Timestamp) -> Result<(Vec<Timestamp>, Timestamp), ScheduleError> {
         let mut ticks = vec![first];
         let mut next = self.next_after(first)?;
         while next <= now && ticks.len() < MISSED_AT_MOST {
@@ -100,21 +83,14 @@ impl Timetable {
         let publish = match self.schedule.missed {
             MissedTicks::Skip if now.duration_since(last) > ON_TIME => Vec::new(),
             MissedTicks::Skip | MissedTicks::FireOnce => vec![last],
-            MissedTicks::FireAll { max } => {
-                ticks.split_off(ticks.len().saturating_sub(max as usize))
-            }
+            MissedTicks::FireAll { max } => ticks.split_off(ticks.len().saturating_sub(max as usize)),
         };
         Ok((publish, next))
     }
 }
 
 /// Publishes ticks until `stop`. Any number of instances may run it.
-pub async fn run(
-    db: Db,
-    timetables: Vec<Timetable>,
-    clock: Arc<dyn Clock>,
-    stop: CancellationToken,
-) {
+pub async fn run(db: Db, timetables: Vec<Timetable>, clock: Arc<dyn Clock>, stop: CancellationToken) {
     let mut declared = false;
     while !stop.is_cancelled() && !timetables.is_empty() {
         let ticked = async {
@@ -132,43 +108,24 @@ pub async fn run(
 }
 
 /// Writes the timetables down. One that is known and unchanged keeps its next tick.
-pub async fn declare(
-    db: &Db,
-    timetables: &[Timetable],
-    now: Timestamp,
-) -> Result<(), ScheduleError> {
+pub async fn declare(db: &Db, timetables: &[Timetable], now: Timestamp) -> Result<(), ScheduleError> {
     let connection = db.connection().await?;
     for timetable in timetables {
         let next = timetable.next_after(now)?;
         let definition = json!(timetable.schedule);
-        connection
-            .query(
-                store::DECLARE_SCHEDULE,
-                &[&timetable.schedule.name, &definition, &next],
-            )
-            .await?;
+        connection.query(store::DECLARE_SCHEDULE, &[&timetable.schedule.name, &definition, &next]).await?;
     }
     Ok(())
 }
 
 /// Publishes what is due, once across all instances. Gives the number of ticks.
-pub async fn tick(
-    db: &Db,
-    timetables: &[Timetable],
-    now: Timestamp,
-) -> Result<usize, ScheduleError> {
-    let names: Vec<&str> = timetables
-        .iter()
-        .map(|timetable| timetable.schedule.name.as_str())
-        .collect();
+pub async fn tick(db: &Db, timetables: &[Timetable], now: Timestamp) -> Result<usize, ScheduleError> {
+    let names: Vec<&str> = timetables.iter().map(|timetable| timetable.schedule.name.as_str()).collect();
     let mut tx = db.begin(Scope::platform("scheduler")).await?;
     let mut published = 0;
     for row in tx.query(store::DUE_SCHEDULES, &[&names]).await? {
         let name: &str = row.get(0);
-        let Some(timetable) = timetables
-            .iter()
-            .find(|timetable| timetable.schedule.name == name)
-        else {
+        let Some(timetable) = timetables.iter().find(|timetable| timetable.schedule.name == name) else {
             continue;
         };
         let (ticks, next) = timetable.due(row.get(1), now)?;
@@ -176,8 +133,7 @@ pub async fn tick(
             publish(&mut tx, &timetable.schedule, tick).await?;
             measure::ticked(name);
         }
-        tx.query(store::TICKED, &[&name, &ticks.last(), &next])
-            .await?;
+        tx.query(store::TICKED, &[&name, &ticks.last(), &next]).await?;
         published += ticks.len();
     }
     tx.commit().await?;
@@ -187,12 +143,7 @@ pub async fn tick(
 async fn publish(tx: &mut Tx, schedule: &Schedule, tick: Timestamp) -> Result<(), ScheduleError> {
     let tenants = match schedule.scope {
         ScheduleScope::Platform => vec![PLATFORM_TENANT.to_owned()],
-        ScheduleScope::EachTenant => tx
-            .query(store::ACTIVE_TENANTS, &[])
-            .await?
-            .iter()
-            .map(|row| row.get(0))
-            .collect(),
+        ScheduleScope::EachTenant => tx.query(store::ACTIVE_TENANTS, &[]).await?.iter().map(|row| row.get(0)).collect(),
     };
     for tenant in tenants {
         let Ok(tenant) = TenantId::new(&tenant) else {
@@ -200,10 +151,7 @@ async fn publish(tx: &mut Tx, schedule: &Schedule, tick: Timestamp) -> Result<()
         };
         let topic = schedule.topic.replace("{tenant}", tenant.as_str());
         let payload = json!({"schedule": schedule.name, "scheduledFor": tick});
-        tx.enter(Scope {
-            tenant: Some(tenant),
-            ..Scope::platform("scheduler")
-        });
+        tx.enter(Scope { tenant: Some(tenant), ..Scope::platform("scheduler") });
         let message = NewMessage::new(&schedule.event_type, topic, payload)
             .once_per(format!("schedule:{}:{tick}", schedule.name));
         outbox::send(tx, message).await?;

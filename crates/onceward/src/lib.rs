@@ -16,18 +16,15 @@ mod store;
 pub mod telemetry;
 
 pub use config::Config;
-pub use onceward_db::{
-    self as db, Db, DbConfig, DbError, Migration, Migrations, RequiredTable, Row, Scope, Tx,
-};
+pub use onceward_db::{self as db, Db, DbConfig, DbError, Migration, Migrations, RequiredTable, Row, Scope, Tx};
 pub use onceward_envelope::{
     self as envelope, Actor, CorrelationId, Envelope, EventType, IdempotencyKey, SchemaRegistry, TenantId,
 };
 pub use onceward_messaging::{
-    self as messaging, Consumer, Event, Failure, Handler, LeasedHandler, NewMessage, PublishError, Received, inbox, outbox,
+    self as messaging, Consumer, Event, Failure, Handler, LeasedHandler, NewMessage, PublishError, Received, inbox,
+    outbox,
 };
-pub use onceward_topology::{
-    self as topology, Exchange, Queue, RetryBudget, RetryPolicy, Schedule, Topology,
-};
+pub use onceward_topology::{self as topology, Exchange, Queue, RetryBudget, RetryPolicy, Schedule, Topology};
 pub use onceward_transport as transport;
 pub use onceward_transport_postgres as transport_postgres;
 pub use onceward_web::{
@@ -35,3 +32,13 @@ pub use onceward_web::{
 };
 pub use platform::{AssemblyError, Platform};
 pub use service::Service;
+
+/// What a service's code usually names.
+pub mod prelude {
+    pub use crate::{
+        Access, Command, Consumer, DbError, Event, Exchange, Failure, Handler, LeasedHandler, Migration, Migrations,
+        NewMessage, Problem, ProblemCode, Queue, Reader, Received, RequiredTable, Response, RetryPolicy, Routes,
+        Schedule, Service, StatusCode, TenantId, Topology, Tx, outbox,
+    };
+    pub use onceward_web::{axum::extract::Path, problem::codes};
+}

@@ -7,7 +7,10 @@ use onceward_messaging::{Consumer, schedule::Timetable};
 use onceward_topology::{QueueKind, Topology};
 use onceward_transport::TransportError;
 use onceward_transport_postgres::declare;
-use onceward_web::{Routes, routes::{Access, RouteSpec}};
+use onceward_web::{
+    Routes,
+    routes::{Access, RouteSpec},
+};
 use std::collections::BTreeSet;
 
 /// Services that fit together.
@@ -61,19 +64,13 @@ impl Platform {
 
     /// The routes of each service.
     pub fn routes(&self) -> Vec<(&'static str, Routes)> {
-        self.services
-            .iter()
-            .filter_map(|service| Some((service.name, service.routes?())))
-            .collect()
+        self.services.iter().filter_map(|service| Some((service.name, service.routes?()))).collect()
     }
 
     /// Every role that a route asks for.
     pub fn roles(&self) -> Vec<String> {
-        let roles: BTreeSet<String> = self
-            .routes()
-            .iter()
-            .flat_map(|(_, routes)| routes.specs().filter_map(role).collect::<Vec<_>>())
-            .collect();
+        let roles: BTreeSet<String> =
+            self.routes().iter().flat_map(|(_, routes)| routes.specs().filter_map(role).collect::<Vec<_>>()).collect();
         roles.into_iter().collect()
     }
 
@@ -166,7 +163,9 @@ fn check_consumers(services: &[Service], schemas: &SchemaRegistry, topology: &To
         }
         match topology.find_queue(consumer.queue()) {
             Some(queue) if queue.kind == QueueKind::Work => {}
-            Some(_) => problems.push(format!("consumer {name} reads {}, which is a dead-letter store", consumer.queue())),
+            Some(_) => {
+                problems.push(format!("consumer {name} reads {}, which is a dead-letter store", consumer.queue()))
+            }
             None => problems.push(format!("consumer {name} reads {}, which is not declared", consumer.queue())),
         }
         let types: Vec<EventType> = consumer.event_types();

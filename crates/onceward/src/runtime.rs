@@ -3,7 +3,11 @@
 use crate::{Config, Platform};
 use onceward_db::{Db, DbConfig};
 use onceward_envelope::SystemClock;
-use onceward_messaging::{Publisher, consumer::{Worker, WorkerContext}, measure, schedule};
+use onceward_messaging::{
+    Publisher,
+    consumer::{Worker, WorkerContext},
+    measure, schedule,
+};
 use onceward_transport_postgres::{PostgresTransport, retention, stats};
 use onceward_web::{AppState, Authenticator, MetricsHandle, Readiness, build_router, idempotency, install_recorder};
 use std::{sync::Arc, time::Duration};
@@ -37,13 +41,14 @@ pub struct Running {
 }
 
 const EXPIRED_KEYS_AT_ONCE: u32 = 10_000;
-const LOOKUP_CONNECTIONS: usize = 2;
+const LOOKUP_CONNECTIONS: usize = 4;
 
 impl Running {
     /// Connects the parts. Nothing runs yet, and the database need not be there yet.
     pub fn new(platform: Platform, config: Config, stop: CancellationToken) -> anyhow::Result<Self> {
         // A publisher that holds a connection looks up routes and lanes. It must not wait for a connection that
-        // another publisher holds while that one waits, too: so these look-ups have connections of their own.
+        // another publisher holds while that one waits, too: so these look-ups have connections of their own, and so
+        // has what a worker does beside its turns.
         let lookups = Db::connect(DbConfig { pool_size: LOOKUP_CONNECTIONS, ..config.db() })?;
         let bus = PostgresTransport::new(lookups.clone(), config.postgres_bus());
         let publisher = Publisher::new(bus.clone(), platform.schemas().clone());
@@ -153,7 +158,9 @@ fn metrics_handle(db: &Db) -> MetricsHandle {
         let db = db.clone();
         async move {
             let pool = db.status();
-            for (state, count) in [("open", pool.size), ("idle", pool.idle), ("waiting", pool.waiting), ("max", pool.max_size)] {
+            for (state, count) in
+                [("open", pool.size), ("idle", pool.idle), ("waiting", pool.waiting), ("max", pool.max_size)]
+            {
                 metrics::gauge!(measure::POOL_CONNECTIONS, "state" => state).set(count as f64);
             }
             // On the Postgres bus the commit publishes, so nothing ever waits to be.

@@ -35,7 +35,8 @@ pub fn install(telemetry: &Telemetry) -> anyhow::Result<Exporter> {
         LogFormat::Text => lines.compact().boxed(),
     };
     let provider = (!telemetry.otlp_endpoint.is_empty()).then(|| exporter(&telemetry.otlp_endpoint)).transpose()?;
-    let spans = provider.as_ref().map(|provider| tracing_opentelemetry::layer().with_tracer(provider.tracer("onceward")));
+    let spans =
+        provider.as_ref().map(|provider| tracing_opentelemetry::layer().with_tracer(provider.tracer("onceward")));
     tracing_subscriber::registry().with(filter).with(spans).with(lines).try_init()?;
     Ok(Exporter(provider))
 }

@@ -17,7 +17,11 @@ impl TestDb {
     pub async fn empty() -> Self {
         let server = server_url();
         let name = format!("test_{}", Uuid::now_v7().simple());
-        admin(&server).await.batch_execute(&format!("CREATE DATABASE {name}")).await.expect("a test database can be made");
+        admin(&server)
+            .await
+            .batch_execute(&format!("CREATE DATABASE {name}"))
+            .await
+            .expect("a test database can be made");
         Self { server, name }
     }
 
@@ -73,10 +77,30 @@ fn server_url() -> String {
 
 fn private_server() -> Cluster {
     let folder = std::env::temp_dir().join(format!("onceward-test-{}", std::process::id()));
-    let settings = [("fsync", "off"), ("full_page_writes", "off")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let settings =
+        [("fsync", "off"), ("full_page_writes", "off")].map(|(name, value)| (name.to_owned(), value.to_owned()));
     let options = ClusterOptions { settings: settings.to_vec(), ..ClusterOptions::default() };
     let programs = Programs::find().expect("tests need PostgreSQL's programs; `cargo xtask test` installs them");
-    Cluster::start(&programs, &folder, options).expect("a private PostgreSQL can be started")
+    let cluster = Cluster::start(&programs, &folder, options).expect("a private PostgreSQL can be started");
+    end_with_this_process(&cluster);
+    cluster
+}
+
+/// A static is never dropped, so somebody outside stops the server and removes its data when the tests are over.
+fn end_with_this_process(cluster: &Cluster) {
+    const WATCH: &str =
+        "while kill -0 $0 2>/dev/null; do sleep 1; done; kill -QUIT $1 2>/dev/null; sleep 1; rm -rf \"$2\"";
+    let pid = cluster.pid().expect("it was just started").to_string();
+    let watching = std::process::Command::new("sh")
+        .args(["-c", WATCH, &std::process::id().to_string(), &pid])
+        .arg(cluster.data_dir())
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn();
+    if let Err(error) = watching {
+        eprintln!("the private PostgreSQL of this test run stays up: {error}");
+    }
 }
 
 /// The same server, another database. The name is the last part of the path.

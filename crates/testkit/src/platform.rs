@@ -102,7 +102,8 @@ impl TestPlatform {
     /// Another instance on the same database, as a second process would be.
     pub fn another_instance(&self) -> (Running, CancellationToken) {
         let stop = CancellationToken::new();
-        let running = Running::new(self.platform.clone(), self.config.clone(), stop.clone()).expect("the parts connect");
+        let running =
+            Running::new(self.platform.clone(), self.config.clone(), stop.clone()).expect("the parts connect");
         (running, stop)
     }
 

@@ -15,6 +15,6 @@ pub use retry::{BudgetState, Jitter, RetryBudget, RetryPolicy};
 pub use schedule::{MissedTicks, Schedule, ScheduleScope};
 pub use topic::{InvalidTopic, Topic};
 pub use topology::{
-    Binding, DeadLetter, Exchange, ExchangeKind, MergeConflict, Queue, QueueKind, Topology,
-    TopologyProblem, UnknownExchange,
+    Binding, DeadLetter, Exchange, ExchangeKind, MergeConflict, Queue, QueueKind, Topology, TopologyProblem,
+    UnknownExchange,
 };

@@ -18,9 +18,7 @@ pub struct Topic {
 
 /// A text that is not a topic.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{text:?} is not a topic: write <exchange>:<routing-key>, each at most 255 bytes, the exchange not empty"
-)]
+#[error("{text:?} is not a topic: write <exchange>:<routing-key>, each at most 255 bytes, the exchange not empty")]
 pub struct InvalidTopic {
     /// The text.
     pub text: String,
@@ -29,10 +27,7 @@ pub struct InvalidTopic {
 impl Topic {
     /// A topic of parts that are known to be valid; use [`str::parse`] for text from outside.
     pub fn new(exchange: impl Into<String>, routing_key: impl Into<String>) -> Self {
-        Self {
-            exchange: exchange.into(),
-            routing_key: routing_key.into(),
-        }
+        Self { exchange: exchange.into(), routing_key: routing_key.into() }
     }
 }
 
@@ -43,15 +38,11 @@ impl FromStr for Topic {
         // The first colon: an exchange has none, a routing key may.
         match text.split_once(':') {
             Some((exchange, routing_key))
-                if !exchange.is_empty()
-                    && exchange.len() <= NAME_BYTES_MAX
-                    && routing_key.len() <= NAME_BYTES_MAX =>
+                if !exchange.is_empty() && exchange.len() <= NAME_BYTES_MAX && routing_key.len() <= NAME_BYTES_MAX =>
             {
                 Ok(Self::new(exchange, routing_key))
             }
-            _ => Err(InvalidTopic {
-                text: text.to_owned(),
-            }),
+            _ => Err(InvalidTopic { text: text.to_owned() }),
         }
     }
 }
@@ -99,10 +90,7 @@ mod tests {
     fn in_json_a_topic_is_one_string() {
         let json = serde_json::to_string(&Topic::new("e", "k")).unwrap();
         assert_eq!(json, "\"e:k\"");
-        assert_eq!(
-            serde_json::from_str::<Topic>(&json).unwrap(),
-            Topic::new("e", "k")
-        );
+        assert_eq!(serde_json::from_str::<Topic>(&json).unwrap(), Topic::new("e", "k"));
         assert!(serde_json::from_str::<Topic>("\"e\"").is_err());
     }
 }

@@ -9,8 +9,7 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 /// Makes `span` a child of the span that `parent` names, in another process perhaps.
 pub fn continue_from(span: &Span, parent: &TraceContext) {
-    let (Ok(trace), Ok(parent_span)) =
-        (TraceId::from_hex(parent.trace_id()), SpanId::from_hex(parent.span_id()))
+    let (Ok(trace), Ok(parent_span)) = (TraceId::from_hex(parent.trace_id()), SpanId::from_hex(parent.span_id()))
     else {
         return;
     };

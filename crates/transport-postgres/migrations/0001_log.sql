@@ -59,6 +59,7 @@ CREATE TABLE onceward.message_log (
     created_at      timestamptz NOT NULL,
     occurred_at     timestamptz,                 -- NULL: the same as created_at
     id              uuid        NOT NULL,
+    correlation_uuid uuid,                       -- the correlation id, where it is a UUID: less than half the bytes
     epoch           int         NOT NULL,
     lane_id         int         NOT NULL,        -- 0: routed nowhere, or waiting in onceward.deferred
     copy            smallint    NOT NULL,        -- 0: the outbox row; 1…: further queues it was routed to
@@ -68,12 +69,13 @@ CREATE TABLE onceward.message_log (
     topic           text        NOT NULL,
     ordering_key    text,
     idempotency_key text,                        -- NULL: the id
-    correlation_id  text        NOT NULL,
+    correlation_id  text,                        -- the correlation id, where it is anything else
     causation_id    text,
     aggregate_type  text,
     aggregate_id    text,
     headers         jsonb,
-    payload         jsonb       NOT NULL
+    payload         jsonb       NOT NULL,
+    CHECK (num_nonnulls(correlation_uuid, correlation_id) = 1)
 ) PARTITION BY LIST (epoch);
 CREATE INDEX message_log_lane_seq ON onceward.message_log (lane_id, seq);
 CREATE TABLE onceward.message_log_1 PARTITION OF onceward.message_log FOR VALUES IN (1);
@@ -136,7 +138,7 @@ CREATE TABLE onceward.dead_letters (
     tenant_id            text        NOT NULL,
     queue                text        NOT NULL,
     consumer             text        NOT NULL,
-    dead_letter_queue    text,
+    dead_letter_exchange    text,
     event_type           text        NOT NULL,
     version              int         NOT NULL,
     ordering_key         text,
@@ -182,7 +184,8 @@ CREATE TABLE onceward.schedule (
 -- very commit that writes it, so published_at is never NULL here.
 CREATE VIEW onceward.outbox_messages WITH (security_invoker = true) AS
 SELECT id, tenant_id, aggregate_type, aggregate_id, event_type || '.v' || version AS event_type, topic, ordering_key,
-       coalesce(idempotency_key, id::text) AS idempotency_key, payload, headers, correlation_id, causation_id,
+       coalesce(idempotency_key, id::text) AS idempotency_key, payload, headers,
+       coalesce(correlation_id, correlation_uuid::text) AS correlation_id, causation_id,
        created_at, coalesce(occurred_at, created_at) AS occurred_at, 0 AS attempt_count, NULL::text AS last_error,
        NULL::timestamptz AS next_retry_at, created_at AS published_at
 FROM onceward.message_log

@@ -8,7 +8,7 @@
 CREATE FUNCTION onceward.append(
     p_topology bigint, p_buckets int[], p_digests uuid[],
     p_id uuid[], p_digest uuid[], p_lane int[], p_copy smallint[], p_version smallint[], p_tenant text[], p_event_type text[],
-    p_topic text[], p_ordering_key text[], p_idempotency_key text[], p_correlation text[], p_causation text[],
+    p_topic text[], p_ordering_key text[], p_idempotency_key text[], p_correlation_uuid uuid[], p_correlation text[], p_causation text[],
     p_aggregate_type text[], p_aggregate_id text[], p_headers text[], p_payload text[], p_occurred timestamptz[],
     p_delay_ms bigint[])
     RETURNS int
@@ -29,23 +29,29 @@ BEGIN
         PERFORM pg_advisory_xact_lock(19011, b) FROM unnest(p_buckets) AS b;
     END IF;
     IF cardinality(p_digests) > 0 THEN
-        WITH fresh AS (
-            INSERT INTO onceward.message_key (digest, epoch) SELECT d, v_epoch FROM unnest(p_digests) AS d
-            ON CONFLICT DO NOTHING RETURNING digest)
-        SELECT array_agg(digest) INTO v_fresh FROM fresh;
+        -- Keys are new as a rule. ON CONFLICT would write another WAL record for each, so it is the second try.
+        BEGIN
+            INSERT INTO onceward.message_key (digest, epoch) SELECT d, v_epoch FROM unnest(p_digests) AS d;
+            v_fresh := p_digests;
+        EXCEPTION WHEN unique_violation THEN
+            WITH fresh AS (
+                INSERT INTO onceward.message_key (digest, epoch) SELECT d, v_epoch FROM unnest(p_digests) AS d
+                ON CONFLICT DO NOTHING RETURNING digest)
+            SELECT array_agg(digest) INTO v_fresh FROM fresh;
+        END;
     END IF;
     INSERT INTO onceward.message_log (
-        seq, xid, created_at, occurred_at, id, epoch, lane_id, copy, version, tenant_id, event_type, topic, ordering_key,
-        idempotency_key, correlation_id, causation_id, aggregate_type, aggregate_id, headers, payload)
-    SELECT nextval('onceward.message_seq'), v_xid, v_now, u.occurred, u.id, v_epoch,
+        seq, xid, created_at, occurred_at, id, correlation_uuid, epoch, lane_id, copy, version, tenant_id, event_type, topic,
+        ordering_key, idempotency_key, correlation_id, causation_id, aggregate_type, aggregate_id, headers, payload)
+    SELECT nextval('onceward.message_seq'), v_xid, v_now, u.occurred, u.id, u.correlation_uuid, v_epoch,
            CASE WHEN u.delay_ms IS NULL THEN u.lane ELSE 0 END, u.copy, u.version, u.tenant,
            u.event_type, u.topic, u.ordering_key, u.idempotency_key, u.correlation, u.causation, u.aggregate_type,
            u.aggregate_id, u.headers::jsonb, u.payload::jsonb
     FROM unnest(p_id, p_digest, p_lane, p_copy, p_version, p_tenant, p_event_type, p_topic, p_ordering_key,
-                p_idempotency_key, p_correlation, p_causation, p_aggregate_type, p_aggregate_id, p_headers, p_payload,
-                p_occurred, p_delay_ms)
-         AS u(id, digest, lane, copy, version, tenant, event_type, topic, ordering_key, idempotency_key, correlation,
-              causation, aggregate_type, aggregate_id, headers, payload, occurred, delay_ms)
+                p_idempotency_key, p_correlation_uuid, p_correlation, p_causation, p_aggregate_type, p_aggregate_id, p_headers,
+                p_payload, p_occurred, p_delay_ms)
+         AS u(id, digest, lane, copy, version, tenant, event_type, topic, ordering_key, idempotency_key,
+              correlation_uuid, correlation, causation, aggregate_type, aggregate_id, headers, payload, occurred, delay_ms)
     WHERE u.digest IS NULL
        OR cardinality(v_fresh) = cardinality(p_digests)
        OR EXISTS (SELECT FROM unnest(v_fresh) AS f WHERE f = u.digest);
@@ -54,13 +60,13 @@ BEGIN
         INSERT INTO onceward.deferred (lane_id, queue_id, seq, state, due_at, blocks, tenant_id, ordering_key, created_at, message)
         SELECT u.lane, l.queue_id, 0, 'delayed', v_now + u.delay_ms * interval '1 ms', false, l.tenant_id, u.ordering_key, v_now,
                jsonb_build_object('id', u.id, 'event_type', u.event_type, 'version', u.version, 'topic', u.topic,
-                   'idempotency_key', u.idempotency_key, 'correlation_id', u.correlation, 'causation_id', u.causation,
+                   'idempotency_key', u.idempotency_key, 'correlation_id', coalesce(u.correlation, u.correlation_uuid::text), 'causation_id', u.causation,
                    'headers', u.headers::jsonb, 'payload', u.payload::jsonb, 'occurred_at', u.occurred)
-        FROM unnest(p_id, p_digest, p_lane, p_version, p_event_type, p_topic, p_ordering_key, p_idempotency_key, p_correlation,
-                    p_causation, p_headers, p_payload, p_occurred, p_delay_ms)
+        FROM unnest(p_id, p_digest, p_lane, p_version, p_event_type, p_topic, p_ordering_key, p_idempotency_key, p_correlation_uuid,
+                    p_correlation, p_causation, p_headers, p_payload, p_occurred, p_delay_ms)
              WITH ORDINALITY
-             AS u(id, digest, lane, version, event_type, topic, ordering_key, idempotency_key, correlation, causation,
-                  headers, payload, occurred, delay_ms, nth)
+             AS u(id, digest, lane, version, event_type, topic, ordering_key, idempotency_key, correlation_uuid, correlation,
+                  causation, headers, payload, occurred, delay_ms, nth)
         JOIN onceward.lane l ON l.id = u.lane
         WHERE u.delay_ms IS NOT NULL
           AND (u.digest IS NULL OR EXISTS (SELECT FROM unnest(v_fresh) AS f WHERE f = u.digest))
@@ -113,11 +119,11 @@ $$;
 CREATE FUNCTION onceward.bury(p_rows jsonb) RETURNS void
     LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $$
-    INSERT INTO onceward.dead_letters (event_id, tenant_id, queue, consumer, dead_letter_queue, event_type, version,
+    INSERT INTO onceward.dead_letters (event_id, tenant_id, queue, consumer, dead_letter_exchange, event_type, version,
         ordering_key, correlation_id, reason, attempts, first_error, last_error, first_failed_at, message)
-    SELECT r.event_id, r.tenant_id, r.queue, r.consumer, r.dead_letter_queue, r.event_type, r.version, r.ordering_key,
+    SELECT r.event_id, r.tenant_id, r.queue, r.consumer, r.dead_letter_exchange, r.event_type, r.version, r.ordering_key,
         r.correlation_id, r.reason, r.attempts, r.first_error, r.last_error, r.first_failed_at, r.message
-    FROM jsonb_to_recordset(p_rows) AS r(event_id uuid, tenant_id text, queue text, consumer text, dead_letter_queue text,
+    FROM jsonb_to_recordset(p_rows) AS r(event_id uuid, tenant_id text, queue text, consumer text, dead_letter_exchange text,
         event_type text, version int, ordering_key text, correlation_id text, reason text, attempts int, first_error text,
         last_error text, first_failed_at timestamptz, message jsonb)
 $$;
@@ -196,7 +202,7 @@ BEGIN
            m.ordering_key IS NOT NULL AND p.has_blocked AND EXISTS (
                SELECT FROM onceward.deferred d WHERE d.lane_id = p.lane_id AND d.ordering_key = m.ordering_key AND d.blocks),
            m.created_at, m.occurred_at, m.id, m.version, m.tenant_id, m.event_type, m.topic, m.ordering_key, m.idempotency_key,
-           m.correlation_id, m.causation_id, m.headers::text, m.payload::text
+           coalesce(m.correlation_id, m.correlation_uuid::text), m.causation_id, m.headers::text, m.payload::text
     FROM place p
     CROSS JOIN LATERAL (
         SELECT array_agg(o.xid) AS xids, min(o.floor) AS floor FROM unnest(p.open_xids, p.open_floors) AS o(xid, floor)
@@ -212,7 +218,7 @@ BEGIN
            m.ordering_key IS NOT NULL AND p.has_blocked AND EXISTS (
                SELECT FROM onceward.deferred d WHERE d.lane_id = p.lane_id AND d.ordering_key = m.ordering_key AND d.blocks),
            m.created_at, m.occurred_at, m.id, m.version, m.tenant_id, m.event_type, m.topic, m.ordering_key, m.idempotency_key,
-           m.correlation_id, m.causation_id, m.headers::text, m.payload::text
+           coalesce(m.correlation_id, m.correlation_uuid::text), m.causation_id, m.headers::text, m.payload::text
     FROM place p
     CROSS JOIN LATERAL (
         SELECT * FROM onceward.message_log m WHERE m.lane_id = p.lane_id AND m.seq > p.last_seq ORDER BY m.seq LIMIT p_limit) m;
@@ -264,26 +270,33 @@ CREATE FUNCTION onceward.note_start(p_lanes int[], p_turns bigint[]) RETURNS voi
 $$;
 
 -- What was put aside is through: it goes, and with it the reason for its followers to wait. At most p_release followers
--- of each key become due, in their order.
+-- of each key become due, in their order. A row that is gone already was settled by somebody else, so this must not be.
 CREATE FUNCTION onceward.settle_deferred(p_ids bigint[], p_release int) RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $$
 DECLARE
-    v_now timestamptz := clock_timestamp();      -- one time for all, so that equal times leave the order to the id
+    v_now   timestamptz := clock_timestamp();    -- one time for all, so that equal times leave the order to the id
+    v_gone  int;
+    v_lanes int[];
+    v_keys  text[];
 BEGIN
-    WITH gone AS (
-        DELETE FROM onceward.deferred d WHERE d.id = ANY (p_ids) RETURNING d.lane_id, d.ordering_key),
-    keys AS (SELECT DISTINCT g.lane_id, g.ordering_key FROM gone g WHERE g.ordering_key IS NOT NULL)
+    WITH gone AS (DELETE FROM onceward.deferred d WHERE d.id = ANY (p_ids) RETURNING d.lane_id, d.ordering_key)
+    SELECT count(*), array_agg(g.lane_id) FILTER (WHERE g.ordering_key IS NOT NULL),
+           array_agg(g.ordering_key) FILTER (WHERE g.ordering_key IS NOT NULL)
+    INTO v_gone, v_lanes, v_keys FROM gone g;
+    IF v_gone < cardinality(p_ids) THEN
+        RAISE EXCEPTION 'another worker has settled this message' USING ERRCODE = 'serialization_failure';
+    END IF;
     UPDATE onceward.deferred f SET due_at = v_now
-    FROM keys k
+    FROM (SELECT DISTINCT k.lane_id, k.ordering_key FROM unnest(v_lanes, v_keys) AS k(lane_id, ordering_key)) k
     CROSS JOIN LATERAL (
         SELECT n.id FROM onceward.deferred n
-        WHERE n.lane_id = k.lane_id AND n.ordering_key = k.ordering_key AND n.blocks AND n.id <> ALL (p_ids)
+        WHERE n.lane_id = k.lane_id AND n.ordering_key = k.ordering_key AND n.blocks
         ORDER BY n.id LIMIT p_release) n
     WHERE f.id = n.id AND f.state = 'parked' AND f.due_at IS NULL
       AND NOT EXISTS (SELECT FROM onceward.deferred h
                       WHERE h.lane_id = f.lane_id AND h.ordering_key = f.ordering_key AND h.blocks AND h.id < f.id
-                        AND h.id <> ALL (p_ids) AND h.state <> 'parked');
+                        AND h.state <> 'parked');
 END
 $$;
 

@@ -87,7 +87,8 @@ BEGIN
         array_fill(v_version::smallint, ARRAY[v_copies]), array_fill(p_tenant, ARRAY[v_copies]), array_fill(v_name, ARRAY[v_copies]),
         array_fill(p_topic, ARRAY[v_copies]), array_fill(p_ordering_key, ARRAY[v_copies]),
         array_fill(p_idempotency_key, ARRAY[v_copies]),
-        array_fill(coalesce(p_correlation_id, onceward.uuid_v7()::text), ARRAY[v_copies]),
+        array_fill(CASE WHEN p_correlation_id IS NULL THEN onceward.uuid_v7() END, ARRAY[v_copies]),
+        array_fill(p_correlation_id, ARRAY[v_copies]),
         array_fill(p_causation_id, ARRAY[v_copies]), array_fill(p_aggregate_type, ARRAY[v_copies]),
         array_fill(p_aggregate_id, ARRAY[v_copies]), array_fill(p_headers::text, ARRAY[v_copies]),
         array_fill(p_payload::text, ARRAY[v_copies]), array_fill(NULL::timestamptz, ARRAY[v_copies]),
@@ -185,6 +186,9 @@ BEGIN
     SELECT e.epoch INTO v_epoch FROM onceward.log_epoch e
     WHERE e.closed_at < clock_timestamp() - p_retention ORDER BY e.epoch LIMIT 1;
     IF NOT FOUND THEN RETURN NULL; END IF;
+    -- Whoever still writes into it is waited for, so that what they commit is seen by the check.
+    PERFORM set_config('lock_timeout', '500ms', true);
+    EXECUTE format('LOCK TABLE onceward.message_log_%s IN SHARE MODE', v_epoch);
     EXECUTE format($q$
         SELECT EXISTS (
             SELECT FROM onceward.lane l
@@ -193,7 +197,6 @@ BEGIN
                           AND m.seq > coalesce((SELECT min(f) FROM unnest(c.open_floors) AS f), c.last_seq, 0)))$q$, v_epoch)
     INTO v_unread;
     IF v_unread THEN RETURN NULL; END IF;
-    PERFORM set_config('lock_timeout', '500ms', true);
     EXECUTE format('DROP TABLE onceward.message_log_%s', v_epoch);
     DELETE FROM onceward.log_epoch WHERE epoch = v_epoch;
     RETURN v_epoch;

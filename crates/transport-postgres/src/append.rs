@@ -19,6 +19,9 @@ use uuid::Uuid;
 /// SQLSTATE of `onceward.append` when the caller's routes are out of date.
 const TOPOLOGY_CHANGED: &str = "OW001";
 
+/// Publishing and storing this close together count as one moment.
+const SAME_TIME_MS: i64 = 1_000;
+
 /// A checked message, ready to be routed and stored.
 #[derive(Clone, Debug)]
 pub struct Outgoing {
@@ -54,44 +57,21 @@ pub struct AppendBuffer {
 }
 
 /// Routes `message` and writes it with the commit of `tx`.
-pub async fn append(
-    bus: &PostgresTransport,
-    tx: &mut Tx,
-    message: Outgoing,
-) -> Result<(), TransportError> {
+pub async fn append(bus: &PostgresTransport, tx: &mut Tx, message: Outgoing) -> Result<(), TransportError> {
     let table = bus.routes().table().await?;
     let tenant = &message.envelope.tenant_id;
     let key = message.ordering_key.as_deref();
     let key_hash = key.map_or_else(KeyHash::random, |key| KeyHash::of(tenant.as_str(), key));
-    let lanes = bus
-        .routes()
-        .lanes(
-            bus.wakes(),
-            &table,
-            &message.topic,
-            tenant,
-            key_hash,
-            message.priority,
-        )
-        .await?;
-    let digest = message.deduplicate.then(|| {
-        hash::idempotency_digest(tenant.as_str(), message.envelope.idempotency_key.as_str())
-    });
+    let lanes = bus.routes().lanes(bus.wakes(), &table, &message.topic, tenant, key_hash, message.priority).await?;
+    let digest = message
+        .deduplicate
+        .then(|| hash::idempotency_digest(tenant.as_str(), message.envelope.idempotency_key.as_str()));
     let bucket = key.map(|_| key_hash.bucket());
-    let buffer = tx.buffer(|| AppendBuffer {
-        bus: bus.clone(),
-        topology_version: table.version,
-        rows: Vec::new(),
-    });
+    let buffer = tx.buffer(|| AppendBuffer { bus: bus.clone(), topology_version: table.version, rows: Vec::new() });
     if digest.is_some() && buffer.rows.iter().any(|row| row.digest == digest) {
         return Ok(());
     }
-    buffer.rows.push(Row {
-        message,
-        digest,
-        bucket,
-        lanes,
-    });
+    buffer.rows.push(Row { message, digest, bucket, lanes });
     Ok(())
 }
 
@@ -108,20 +88,12 @@ impl CommitBuffer for AppendBuffer {
         store::APPEND
     }
 
-    fn write<'a>(
-        &'a self,
-        connection: &'a Connection,
-        statement: &'a Statement,
-    ) -> BoxFuture<'a, Result<(), DbError>> {
+    fn write<'a>(&'a self, connection: &'a Connection, statement: &'a Statement) -> BoxFuture<'a, Result<(), DbError>> {
         let columns = Columns::of(&self.rows);
         Box::pin(async move {
-            let written = columns
-                .write(self.topology_version, connection, statement)
-                .await;
+            let written = columns.write(self.topology_version, connection, statement).await;
             if let Err(error) = &written
-                && error
-                    .sql_state()
-                    .is_some_and(|state| state.code() == TOPOLOGY_CHANGED)
+                && error.sql_state().is_some_and(|state| state.code() == TOPOLOGY_CHANGED)
             {
                 self.bus.routes().forget();
                 return Err(DbError::Unavailable(
@@ -133,11 +105,7 @@ impl CommitBuffer for AppendBuffer {
     }
 
     fn committed(&self) {
-        let lanes: HashSet<i32> = self
-            .rows
-            .iter()
-            .flat_map(|row| row.lanes.iter().copied())
-            .collect();
+        let lanes: HashSet<i32> = self.rows.iter().flat_map(|row| row.lanes.iter().copied()).collect();
         self.bus.wakes().committed(lanes);
     }
 
@@ -161,7 +129,8 @@ struct Columns<'a> {
     topic: Vec<String>,
     ordering_key: Vec<Option<&'a str>>,
     idempotency_key: Vec<Option<&'a str>>,
-    correlation: Vec<&'a str>,
+    correlation_uuid: Vec<Option<Uuid>>,
+    correlation: Vec<Option<&'a str>>,
     causation: Vec<Option<&'a str>>,
     aggregate_type: Vec<Option<&'a str>>,
     aggregate_id: Vec<Option<&'a str>>,
@@ -177,11 +146,7 @@ impl<'a> Columns<'a> {
         for row in rows {
             columns.buckets.extend(row.bucket);
             columns.digests.extend(row.digest);
-            let lanes: &[i32] = if row.lanes.is_empty() {
-                &[0]
-            } else {
-                &row.lanes
-            };
+            let lanes: &[i32] = if row.lanes.is_empty() { &[0] } else { &row.lanes };
             for (copy, &lane) in lanes.iter().enumerate() {
                 columns.push(row, lane, i16::try_from(copy).unwrap_or(i16::MAX));
             }
@@ -189,6 +154,7 @@ impl<'a> Columns<'a> {
         // One order for everybody, so that two publishers cannot wait for each other.
         columns.buckets.sort_unstable();
         columns.buckets.dedup();
+        columns.digests.sort_unstable();
         columns
     }
 
@@ -199,40 +165,26 @@ impl<'a> Columns<'a> {
         self.digest.push(row.digest);
         self.lane.push(lane);
         self.copy.push(copy);
-        self.version
-            .push(i16::try_from(envelope.event_type.version()).unwrap_or(i16::MAX));
+        self.version.push(i16::try_from(envelope.event_type.version()).unwrap_or(i16::MAX));
         self.tenant.push(envelope.tenant_id.as_str());
         self.event_type.push(envelope.event_type.name());
         self.topic.push(message.topic.to_string());
         self.ordering_key.push(message.ordering_key.as_deref());
-        self.idempotency_key.push(
-            message
-                .deduplicate
-                .then(|| envelope.idempotency_key.as_str()),
-        );
-        self.correlation.push(envelope.correlation_id.as_str());
+        self.idempotency_key.push(message.deduplicate.then(|| envelope.idempotency_key.as_str()));
+        let correlation = envelope.correlation_id.as_str();
+        let uuid = canonical_uuid(correlation);
+        self.correlation_uuid.push(uuid);
+        self.correlation.push(uuid.is_none().then_some(correlation));
         self.causation.push(envelope.causation_id.as_deref());
-        self.aggregate_type
-            .push(message.aggregate.as_ref().map(|(kind, _)| kind.as_str()));
-        self.aggregate_id
-            .push(message.aggregate.as_ref().map(|(_, id)| id.as_str()));
-        self.headers
-            .push(stored_headers(envelope).map(|headers| headers.to_string()));
+        self.aggregate_type.push(message.aggregate.as_ref().map(|(kind, _)| kind.as_str()));
+        self.aggregate_id.push(message.aggregate.as_ref().map(|(_, id)| id.as_str()));
+        self.headers.push(stored_headers(envelope).map(|headers| headers.to_string()));
         self.payload.push(envelope.payload.to_string());
-        self.occurred.push(Some(envelope.occurred_at));
-        self.delay_ms.push(
-            message
-                .delay
-                .map(|delay| i64::try_from(delay.as_millis()).unwrap_or(i64::MAX)),
-        );
+        self.occurred.push(occurred_earlier(envelope));
+        self.delay_ms.push(message.delay.map(|delay| i64::try_from(delay.as_millis()).unwrap_or(i64::MAX)));
     }
 
-    async fn write(
-        &self,
-        topology: i64,
-        connection: &Connection,
-        statement: &Statement,
-    ) -> Result<(), DbError> {
+    async fn write(&self, topology: i64, connection: &Connection, statement: &Statement) -> Result<(), DbError> {
         connection
             .run(
                 statement,
@@ -250,6 +202,7 @@ impl<'a> Columns<'a> {
                     &self.topic,
                     &self.ordering_key,
                     &self.idempotency_key,
+                    &self.correlation_uuid,
                     &self.correlation,
                     &self.causation,
                     &self.aggregate_type,
@@ -265,6 +218,19 @@ impl<'a> Columns<'a> {
     }
 }
 
+/// The UUID that prints exactly as `text`.
+fn canonical_uuid(text: &str) -> Option<Uuid> {
+    let uuid = Uuid::try_parse(text).ok()?;
+    let mut buffer = Uuid::encode_buffer();
+    (uuid.hyphenated().encode_lower(&mut buffer) == text).then_some(uuid)
+}
+
+/// When it happened, unless that is now: then the time of the row tells it.
+fn occurred_earlier(envelope: &Envelope) -> Option<Timestamp> {
+    let apart_ms = Timestamp::now().as_millisecond() - envelope.occurred_at.as_millisecond();
+    (apart_ms.abs() > SAME_TIME_MS).then_some(envelope.occurred_at)
+}
+
 /// What of the envelope has no column: actor, trace, extensions. `None` when there is none of it.
 pub(crate) fn stored_headers(envelope: &Envelope) -> Option<Value> {
     let mut headers = Map::new();
@@ -272,16 +238,10 @@ pub(crate) fn stored_headers(envelope: &Envelope) -> Option<Value> {
         headers.insert("traceparent".into(), trace.traceparent().into());
     }
     if let Some(actor) = &envelope.actor {
-        headers.insert(
-            "actor".into(),
-            serde_json::to_value(actor).unwrap_or_default(),
-        );
+        headers.insert("actor".into(), serde_json::to_value(actor).unwrap_or_default());
     }
     if !envelope.extensions.is_empty() {
-        headers.insert(
-            "extensions".into(),
-            Value::Object(envelope.extensions.clone()),
-        );
+        headers.insert("extensions".into(), Value::Object(envelope.extensions.clone()));
     }
     (!headers.is_empty()).then_some(Value::Object(headers))
 }

@@ -28,12 +28,8 @@ impl Snapshot {
         let mut parts = text.split(':');
         let (_, xmax, listed) = (parts.next()?, parts.next()?, parts.next()?);
         let xmax: u64 = xmax.parse().ok()?;
-        let mut open: Vec<u64> = listed
-            .split(',')
-            .filter(|id| !id.is_empty())
-            .map(str::parse)
-            .collect::<Result<_, _>>()
-            .ok()?;
+        let mut open: Vec<u64> =
+            listed.split(',').filter(|id| !id.is_empty()).map(str::parse).collect::<Result<_, _>>().ok()?;
         open.extend(xmax..taken_after.unwrap_or(xmax));
         Some(Self { xmax, open })
     }
@@ -89,10 +85,7 @@ impl LaneCursor {
     pub fn take(&self, found: &[Source], limit: usize, most: usize) -> (usize, Taken) {
         let late = |source: &Source| matches!(source, Source::Late { .. });
         let all_late = found.iter().filter(|source| late(source)).count();
-        let old = found
-            .iter()
-            .take_while(|source| !matches!(source, Source::New { .. }))
-            .count();
+        let old = found.iter().take_while(|source| !matches!(source, Source::New { .. })).count();
         let mut count = most.min(found.len());
         let mut late_until = None;
         if all_late >= limit || count < old {
@@ -122,18 +115,12 @@ impl LaneCursor {
         }
         let Some(newest) = taken.newest else {
             // Transactions that began since the last turn have numbers above last_seq: not ours to watch.
-            return Self {
-                last_seq: self.last_seq,
-                open,
-            };
+            return Self { last_seq: self.last_seq, open };
         };
         for &xid in &snapshot.open {
             open.entry(xid).or_insert(self.last_seq);
         }
-        Self {
-            last_seq: newest,
-            open,
-        }
+        Self { last_seq: newest, open }
     }
 
     /// The open transactions' ids as a PostgreSQL array.
@@ -171,17 +158,11 @@ mod tests {
     use super::*;
 
     fn snapshot(xmax: u64, open: &[u64]) -> Snapshot {
-        Snapshot {
-            xmax,
-            open: open.to_vec(),
-        }
+        Snapshot { xmax, open: open.to_vec() }
     }
 
     fn cursor(last_seq: i64, open: &[(u64, i64)]) -> LaneCursor {
-        LaneCursor {
-            last_seq,
-            open: open.iter().copied().collect(),
-        }
+        LaneCursor { last_seq, open: open.iter().copied().collect() }
     }
 
     #[test]
@@ -215,11 +196,7 @@ mod tests {
     #[test]
     fn late_messages_beyond_the_limit_are_taken_by_later_turns_and_nothing_new_before_them() {
         let start = cursor(50, &[(3, 1), (4, 30)]);
-        let found = [
-            Source::Late { seq: 10 },
-            Source::Late { seq: 20 },
-            Source::New { seq: 51 },
-        ];
+        let found = [Source::Late { seq: 10 }, Source::Late { seq: 20 }, Source::New { seq: 51 }];
         let (count, taken) = start.take(&found, 2, usize::MAX);
         assert_eq!((count, taken.newest, taken.late_until), (2, None, Some(20)));
         let next = start.after(&snapshot(20, &[]), &taken);

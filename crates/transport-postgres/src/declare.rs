@@ -11,10 +11,7 @@ use tokio_postgres::Transaction;
 pub async fn declare(config: &DbConfig, topology: &Topology) -> Result<bool, TransportError> {
     if let Err(problems) = topology.validate() {
         let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        return Err(TransportError::Topology(format!(
-            "the topology is not valid: {}",
-            problems.join("; ")
-        )));
+        return Err(TransportError::Topology(format!("the topology is not valid: {}", problems.join("; "))));
     }
     let mut client = owner(config).await?;
     let tx = client.transaction().await.map_err(DbError::from)?;
@@ -31,38 +28,22 @@ async fn declare_in(tx: &Transaction<'_>, topology: &Topology) -> Result<bool, T
     for exchange in &topology.exchanges {
         changed |= declare_exchange(tx, &exchange.name, exchange.kind).await?;
     }
-    for queue in topology
-        .queues
-        .iter()
-        .filter(|queue| queue.kind == QueueKind::Work)
-    {
+    for queue in topology.queues.iter().filter(|queue| queue.kind == QueueKind::Work) {
         changed |= declare_queue(tx, queue).await?;
         changed |= bind(tx, topology, queue).await?;
     }
     if changed {
-        tx.execute(
-            "UPDATE onceward.log_state SET topology_version = topology_version + 1",
-            &[],
-        )
-        .await
-        .map_err(DbError::from)?;
+        tx.execute("UPDATE onceward.log_state SET topology_version = topology_version + 1", &[])
+            .await
+            .map_err(DbError::from)?;
     }
     Ok(changed)
 }
 
-async fn declare_exchange(
-    tx: &Transaction<'_>,
-    name: &str,
-    kind: ExchangeKind,
-) -> Result<bool, TransportError> {
+async fn declare_exchange(tx: &Transaction<'_>, name: &str, kind: ExchangeKind) -> Result<bool, TransportError> {
     let kind = word(kind);
-    let known = tx
-        .query_opt(
-            "SELECT kind FROM onceward.exchange WHERE name = $1",
-            &[&name],
-        )
-        .await
-        .map_err(DbError::from)?;
+    let known =
+        tx.query_opt("SELECT kind FROM onceward.exchange WHERE name = $1", &[&name]).await.map_err(DbError::from)?;
     match known {
         Some(row) if row.get::<_, &str>(0) == kind => Ok(false),
         Some(row) => Err(TransportError::Topology(format!(
@@ -70,12 +51,9 @@ async fn declare_exchange(
             row.get::<_, &str>(0)
         ))),
         None => {
-            tx.execute(
-                "INSERT INTO onceward.exchange (name, kind) VALUES ($1, $2)",
-                &[&name, &kind],
-            )
-            .await
-            .map_err(DbError::from)?;
+            tx.execute("INSERT INTO onceward.exchange (name, kind) VALUES ($1, $2)", &[&name, &kind])
+                .await
+                .map_err(DbError::from)?;
             Ok(true)
         }
     }
@@ -84,13 +62,9 @@ async fn declare_exchange(
 async fn declare_queue(tx: &Transaction<'_>, queue: &Queue) -> Result<bool, TransportError> {
     let shards = i16::try_from(queue.shards).unwrap_or(i16::MAX);
     let max_priority = i16::from(queue.max_priority.unwrap_or(0));
-    let definition = serde_json::to_value(queue)
-        .map_err(|error| TransportError::Malformed(error.to_string()))?;
+    let definition = serde_json::to_value(queue).map_err(|error| TransportError::Malformed(error.to_string()))?;
     let known = tx
-        .query_opt(
-            "SELECT shards, max_priority, definition FROM onceward.queue WHERE name = $1",
-            &[&queue.name],
-        )
+        .query_opt("SELECT shards, max_priority, definition FROM onceward.queue WHERE name = $1", &[&queue.name])
         .await
         .map_err(DbError::from)?;
     if let Some(row) = known {
@@ -117,22 +91,12 @@ async fn declare_queue(tx: &Transaction<'_>, queue: &Queue) -> Result<bool, Tran
 }
 
 /// The queue's bindings become exactly those declared.
-async fn bind(
-    tx: &Transaction<'_>,
-    topology: &Topology,
-    queue: &Queue,
-) -> Result<bool, TransportError> {
+async fn bind(tx: &Transaction<'_>, topology: &Topology, queue: &Queue) -> Result<bool, TransportError> {
     let mut exchanges = Vec::new();
     let mut patterns = Vec::new();
     let mut regexes = Vec::new();
-    for binding in topology
-        .bindings
-        .iter()
-        .filter(|binding| binding.queue == queue.name)
-    {
-        let kind = topology
-            .find_exchange(&binding.exchange)
-            .map_or(ExchangeKind::Direct, |exchange| exchange.kind);
+    for binding in topology.bindings.iter().filter(|binding| binding.queue == queue.name) {
+        let kind = topology.find_exchange(&binding.exchange).map_or(ExchangeKind::Direct, |exchange| exchange.kind);
         exchanges.push(binding.exchange.as_str());
         patterns.push(binding.pattern.as_str());
         regexes.push(pattern::to_regex(kind, &binding.pattern));

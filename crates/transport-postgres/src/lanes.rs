@@ -57,16 +57,10 @@ impl LaneBook {
             let Some(tenant) = self.rotation.pop_front() else {
                 break;
             };
-            let priorities = self
-                .hot
-                .get_mut(&tenant)
-                .expect("a tenant in the rotation has hot lanes");
+            let priorities = self.hot.get_mut(&tenant).expect("a tenant in the rotation has hot lanes");
             let mut highest = priorities.last_entry().expect("and at least one priority");
             let priority = *highest.key();
-            let id = highest
-                .get_mut()
-                .pop_front()
-                .expect("with at least one lane");
+            let id = highest.get_mut().pop_front().expect("with at least one lane");
             if highest.get().is_empty() {
                 highest.remove();
             }
@@ -77,11 +71,7 @@ impl LaneBook {
             }
             self.hot_lanes -= 1;
             self.states.insert(id, State::Busy(false));
-            picked.push(Lane {
-                id,
-                tenant,
-                priority,
-            });
+            picked.push(Lane { id, tenant, priority });
         }
         picked
     }

@@ -3,8 +3,9 @@
 use crate::{
     queue::LaneQueue,
     rows::{Deferred, Place},
+    settle::{self, Identity, Writes},
     store,
-    turn::{self, Identity, LaneTurn, Writes},
+    turn::LaneTurn,
 };
 use onceward_db::Tx;
 use onceward_transport::{Delivery, LeaseId, Leased, Settlement, TransportError};
@@ -19,12 +20,7 @@ impl LaneQueue {
         Identity {
             queue: self.subscription.queue.clone(),
             consumer: self.subscription.consumer.clone(),
-            dead_letter_queue: self
-                .queue
-                .definition
-                .dead_letter
-                .as_ref()
-                .map(|letter| letter.exchange.clone()),
+            dead_letter_exchange: self.queue.definition.dead_letter.as_ref().map(|letter| letter.exchange.clone()),
             ordered: self.subscription.ordered,
         }
     }
@@ -43,10 +39,7 @@ pub(crate) async fn lease_turn(
     let mut leased = Vec::new();
     let mut writes = Writes::default();
     for (place, delivery) in turn.take_messages() {
-        let key = delivery
-            .ordering_key
-            .clone()
-            .filter(|_| queue.subscription.ordered);
+        let key = delivery.ordering_key.clone().filter(|_| queue.subscription.ordered);
         if key.is_some_and(|key| !keys.insert((place.lane_id, key))) {
             behind.push((place, delivery, Settlement::Behind));
             continue;
@@ -54,10 +47,7 @@ pub(crate) async fn lease_turn(
         match &place.deferred {
             Some(row) => {
                 writes.redefer.push(again(queue, row, lease_ms));
-                let lease = LeaseId {
-                    id: row.id,
-                    number: row.lease + 1,
-                };
+                let lease = LeaseId { id: row.id, number: row.lease + 1 };
                 leased.push(Leased { lease, delivery });
             }
             None => {
@@ -68,22 +58,12 @@ pub(crate) async fn lease_turn(
     }
     let tx = turn.transaction();
     if !writes.redefer.is_empty() {
-        tx.query(store::REDEFER, &[&Value::from(writes.redefer)])
-            .await?;
+        tx.query(store::REDEFER, &[&Value::from(writes.redefer)]).await?;
     }
     if !writes.defer.is_empty() {
-        for row in tx
-            .query(store::DEFER, &[&Value::from(writes.defer)])
-            .await?
-        {
+        for row in tx.query(store::DEFER, &[&Value::from(writes.defer)]).await? {
             if let Some(delivery) = fresh.remove(&(row.get(0), row.get(1))) {
-                leased.push(Leased {
-                    lease: LeaseId {
-                        id: row.get(2),
-                        number: 1,
-                    },
-                    delivery,
-                });
+                leased.push(Leased { lease: LeaseId { id: row.get(2), number: 1 }, delivery });
             }
         }
     }
@@ -92,7 +72,7 @@ pub(crate) async fn lease_turn(
 }
 
 fn first(queue: &LaneQueue, place: &Place, delivery: &Delivery, lease_ms: i64) -> Value {
-    turn::new_deferred(
+    settle::new_deferred(
         place,
         delivery,
         json!({"state": "leased", "due_in_ms": lease_ms, "blocks": queue.subscription.ordered,
@@ -101,9 +81,7 @@ fn first(queue: &LaneQueue, place: &Place, delivery: &Delivery, lease_ms: i64) -
 }
 
 fn again(queue: &LaneQueue, row: &Deferred, lease_ms: i64) -> Value {
-    let lost = row
-        .rescued
-        .then_some("the worker that held it let its lease run out");
+    let lost = row.rescued.then_some("the worker that held it let its lease run out");
     json!({"id": row.id, "state": "leased", "due_in_ms": lease_ms,
            "blocks": queue.subscription.ordered, "attempts": row.attempts + i32::from(row.rescued),
            "lease": row.lease + 1, "worker": queue.worker, "last_error": lost})
@@ -117,16 +95,10 @@ pub(crate) async fn extend(
     let ids: Vec<i64> = leases.iter().map(|lease| lease.id).collect();
     let numbers: Vec<i64> = leases.iter().map(|lease| lease.number).collect();
     let by_ms = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
-    let connection = queue.db.connection().await?;
-    let rows = connection
-        .query(store::HEARTBEAT, &[&ids, &numbers, &by_ms])
-        .await?;
+    let connection = queue.lookups.connection().await?;
+    let rows = connection.query(store::HEARTBEAT, &[&ids, &numbers, &by_ms]).await?;
     let held: HashSet<i64> = rows.iter().map(|row| row.get(0)).collect();
-    Ok(leases
-        .iter()
-        .copied()
-        .filter(|lease| held.contains(&lease.id))
-        .collect())
+    Ok(leases.iter().copied().filter(|lease| held.contains(&lease.id)).collect())
 }
 
 pub(crate) async fn settle(
@@ -144,7 +116,7 @@ pub(crate) async fn settle(
     let row = match settlement {
         Settlement::Done => tx.query_one(store::END_LEASE, &[&id, &number]).await?,
         Settlement::Dead { reason, error } => {
-            let letter = turn::dead_letter(&queue.identity(), &leased.delivery, reason, &error);
+            let letter = settle::dead_letter(&queue.identity(), &leased.delivery, reason, &error);
             tx.query(store::BURY, &[&Value::from(vec![letter])]).await?;
             tx.query_one(store::END_LEASE, &[&id, &number]).await?
         }

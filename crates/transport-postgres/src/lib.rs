@@ -20,6 +20,7 @@ pub mod retention;
 pub mod routes;
 mod rows;
 mod scout;
+mod settle;
 pub mod stats;
 mod store;
 mod turn;
@@ -34,18 +35,9 @@ use std::sync::Arc;
 pub const MIGRATIONS: Migrations = Migrations {
     schema: "onceward",
     steps: &[
-        Migration {
-            name: "0001_log",
-            sql: include_str!("../migrations/0001_log.sql"),
-        },
-        Migration {
-            name: "0002_functions",
-            sql: include_str!("../migrations/0002_functions.sql"),
-        },
-        Migration {
-            name: "0003_for_everyone",
-            sql: include_str!("../migrations/0003_for_everyone.sql"),
-        },
+        Migration { name: "0001_log", sql: include_str!("../migrations/0001_log.sql") },
+        Migration { name: "0002_functions", sql: include_str!("../migrations/0002_functions.sql") },
+        Migration { name: "0003_for_everyone", sql: include_str!("../migrations/0003_for_everyone.sql") },
     ],
 };
 
@@ -74,44 +66,20 @@ pub const REQUIRED: &[RequiredTable] = &[
             "published_at",
         ],
     },
-    RequiredTable {
-        table: "onceward.message_log",
-        columns: &["seq", "xid", "epoch", "lane_id", "copy", "version"],
-    },
+    RequiredTable { table: "onceward.message_log", columns: &["seq", "xid", "epoch", "lane_id", "copy", "version"] },
     RequiredTable {
         table: "onceward.lane_turn",
-        columns: &[
-            "lane_id",
-            "turn",
-            "last_seq",
-            "open_xids",
-            "open_floors",
-            "careful_until",
-        ],
+        columns: &["lane_id", "turn", "last_seq", "open_xids", "open_floors", "careful_until"],
     },
     RequiredTable {
         table: "onceward.deferred",
-        columns: &[
-            "lane_id", "queue_id", "state", "due_at", "blocks", "attempts", "lease", "message",
-        ],
+        columns: &["lane_id", "queue_id", "state", "due_at", "blocks", "attempts", "lease", "message"],
     },
     RequiredTable {
         table: "onceward.dead_letters",
-        columns: &[
-            "event_id",
-            "tenant_id",
-            "queue",
-            "reason",
-            "attempts",
-            "first_error",
-            "last_error",
-            "message",
-        ],
+        columns: &["event_id", "tenant_id", "queue", "reason", "attempts", "first_error", "last_error", "message"],
     },
-    RequiredTable {
-        table: "onceward.inbox",
-        columns: &["consumer", "tenant_id", "idempotency_key"],
-    },
+    RequiredTable { table: "onceward.inbox", columns: &["consumer", "tenant_id", "idempotency_key"] },
 ];
 
 /// How the bus reads; [`Default`] gives the documented values.
@@ -127,11 +95,7 @@ pub struct PostgresBusConfig {
 
 impl Default for PostgresBusConfig {
     fn default() -> Self {
-        Self {
-            poll_ms: 1_000,
-            notify_interval_ms: 5,
-            lanes_per_turn: 64,
-        }
+        Self { poll_ms: 1_000, notify_interval_ms: 5, lanes_per_turn: 64 }
     }
 }
 
@@ -139,6 +103,7 @@ impl Default for PostgresBusConfig {
 #[derive(Clone)]
 pub struct PostgresTransport {
     db: Db,
+    lookups: Db,
     config: PostgresBusConfig,
     routes: Arc<routes::Routes>,
     wakes: Arc<wake::Wakes>,
@@ -148,12 +113,7 @@ impl PostgresTransport {
     /// A bus on `db`. Starts the task that notifies other processes.
     pub fn new(db: Db, config: PostgresBusConfig) -> Self {
         let wakes = wake::Wakes::start(db.clone(), config.notify_interval_ms);
-        Self {
-            routes: Arc::new(routes::Routes::new(db.clone())),
-            wakes,
-            db,
-            config,
-        }
+        Self { routes: Arc::new(routes::Routes::new(db.clone())), wakes, lookups: db.clone(), db, config }
     }
 
     /// The same bus, whose turns are transactions of `db`: one that can publish, for instance.
@@ -193,6 +153,7 @@ impl Transport for PostgresTransport {
         let queue = self.routes.queue(&subscription.queue).await?;
         Ok(Box::new(queue::LaneQueue::open(
             self.db.clone(),
+            self.lookups.clone(),
             self.config,
             self.wakes.clone(),
             queue,

@@ -16,6 +16,7 @@ use onceward_db::{Db, DbError, Scope, Tx};
 use onceward_envelope::TenantId;
 use onceward_transport::{Intake, LeaseId, Leased, Settlement, Subscription, TransportError, Turn};
 use std::{
+    collections::HashMap,
     sync::{Arc, Mutex, Weak},
     time::Duration,
 };
@@ -43,12 +44,7 @@ impl Shared {
 
     /// The turn in this lane is over.
     pub(crate) fn finish(&self, lane: &Lane, more: bool) {
-        if self
-            .book
-            .lock()
-            .expect("no panic while held")
-            .finish(lane, more)
-        {
+        if self.book.lock().expect("no panic while held").finish(lane, more) {
             self.woken.notify_one();
         }
     }
@@ -56,7 +52,18 @@ impl Shared {
     fn pick(&self, concurrency: usize, most: usize) -> Vec<Lane> {
         let mut book = self.book.lock().expect("no panic while held");
         let fair_share = (book.hot() / concurrency.max(1)).clamp(1, most);
-        let picked = book.pick(fair_share);
+        let mut picked = book.pick(fair_share);
+        // A tenant's lower priorities wait for another turn, or they would share every turn with the
+        // higher ones. The first of a tenant is its highest.
+        let mut highest: HashMap<TenantId, i16> = HashMap::new();
+        picked.retain(|lane| {
+            let first = *highest.entry(lane.tenant.clone()).or_insert(lane.priority);
+            let kept = lane.priority == first;
+            if !kept {
+                book.finish(lane, true);
+            }
+            kept
+        });
         if book.hot() > 0 {
             self.woken.notify_one();
         }
@@ -76,7 +83,10 @@ impl Sleeper for Shared {
 
 /// The intake of a queue on this bus.
 pub(crate) struct LaneQueue {
+    /// Turns are its transactions.
     pub db: Db,
+    /// For everything that must not wait for a turn to give its connection back.
+    pub lookups: Db,
     pub queue: DeclaredQueue,
     pub subscription: Subscription,
     pub shared: Arc<Shared>,
@@ -87,6 +97,7 @@ pub(crate) struct LaneQueue {
 impl LaneQueue {
     pub(crate) fn open(
         db: Db,
+        lookups: Db,
         config: PostgresBusConfig,
         wakes: Arc<Wakes>,
         queue: DeclaredQueue,
@@ -102,34 +113,19 @@ impl LaneQueue {
         let sleeper: Weak<Shared> = Arc::downgrade(&shared);
         wakes.register(queue.id, sleeper.clone());
         let poll = Duration::from_millis(config.poll_ms);
-        tokio::spawn(recheck_waiting(db.clone(), queue.id));
-        tokio::spawn(scout::scout(db.clone(), sleeper, poll));
+        tokio::spawn(recheck_waiting(lookups.clone(), queue.id));
+        tokio::spawn(scout::scout(lookups.clone(), sleeper, poll));
         let worker = format!("{}-{}", std::process::id(), Uuid::now_v7().simple());
-        Self {
-            db,
-            queue,
-            subscription,
-            shared,
-            worker,
-            config,
-        }
+        Self { db, lookups, queue, subscription, shared, worker, config }
     }
 
     /// Locks and reads lanes. The caller settles, or drops it to hand everything back.
-    pub(crate) async fn begin_turn(
-        &self,
-        limit: usize,
-    ) -> Result<Option<LaneTurn>, TransportError> {
-        let lanes = self
-            .shared
-            .pick(self.subscription.concurrency, self.config.lanes_per_turn);
+    pub(crate) async fn begin_turn(&self, limit: usize) -> Result<Option<LaneTurn>, TransportError> {
+        let lanes = self.shared.pick(self.subscription.concurrency, self.config.lanes_per_turn);
         if lanes.is_empty() {
             return Ok(None);
         }
-        let guard = LaneGuard {
-            shared: self.shared.clone(),
-            lanes,
-        };
+        let guard = LaneGuard { shared: self.shared.clone(), lanes };
         let per_lane = i32::try_from(limit.div_ceil(guard.lanes.len())).unwrap_or(i32::MAX);
         let ids: Vec<i32> = guard.lanes.iter().map(|lane| lane.id).collect();
         let tx = self.db.begin(Scope::platform("onceward")).await?;
@@ -142,7 +138,7 @@ impl LaneQueue {
     /// Notes that these turns are begun, where a crash of this process cannot undo it.
     pub(crate) async fn note_start(&self, turn: &LaneTurn) -> Result<(), DbError> {
         let (lanes, turns) = turn.started_lanes();
-        let connection = self.db.connection().await?;
+        let connection = self.lookups.connection().await?;
         // The numbers are ours, so they can be in the text; and a lost note costs one more try, so it need not be flushed.
         connection
             .batch(&format!(
@@ -153,6 +149,14 @@ impl LaneQueue {
 
     pub(crate) fn is_suspicious(starts: i32) -> bool {
         starts >= SUSPICIOUS_STARTS
+    }
+
+    /// How often the first message of a turn was handled alone, as far as its starts tell. The first
+    /// ones of a lane that was not careful yet were made together with its neighbours, so they are
+    /// not held against it.
+    pub(crate) fn starts_alone(starts: i32, was_careful: bool) -> u32 {
+        let together = if was_careful { 0 } else { SUSPICIOUS_STARTS };
+        (starts - together).max(0).unsigned_abs()
     }
 }
 
@@ -179,10 +183,7 @@ impl LaneGuard {
 
     /// Whose lane it is.
     pub(crate) fn tenant(&self, lane_id: i32) -> Option<&TenantId> {
-        self.lanes
-            .iter()
-            .find(|lane| lane.id == lane_id)
-            .map(|lane| &lane.tenant)
+        self.lanes.iter().find(|lane| lane.id == lane_id).map(|lane| &lane.tenant)
     }
 
     /// Gives the lanes back; `more` tells for each whether there may be more in it.
@@ -223,20 +224,11 @@ impl Intake for LaneQueue {
         }
     }
 
-    async fn extend(
-        &self,
-        leases: &[LeaseId],
-        by: Duration,
-    ) -> Result<Vec<LeaseId>, TransportError> {
+    async fn extend(&self, leases: &[LeaseId], by: Duration) -> Result<Vec<LeaseId>, TransportError> {
         lease::extend(self, leases, by).await
     }
 
-    async fn settle_lease(
-        &self,
-        tx: &mut Tx,
-        leased: &Leased,
-        settlement: Settlement,
-    ) -> Result<bool, TransportError> {
+    async fn settle_lease(&self, tx: &mut Tx, leased: &Leased, settlement: Settlement) -> Result<bool, TransportError> {
         lease::settle(self, tx, leased, settlement).await
     }
 

@@ -16,11 +16,7 @@ pub struct Retention {
 
 impl Default for Retention {
     fn default() -> Self {
-        Self {
-            epoch_s: 24 * 3600,
-            keep_s: 7 * 24 * 3600,
-            inbox_s: 14 * 24 * 3600,
-        }
+        Self { epoch_s: 24 * 3600, keep_s: 7 * 24 * 3600, inbox_s: 14 * 24 * 3600 }
     }
 }
 
@@ -43,26 +39,17 @@ const ROUNDS: usize = 100;
 pub async fn sweep(db: &Db, retention: Retention) -> Result<Swept, DbError> {
     let connection = db.connection().await?;
     let mut swept = Swept {
-        opened: connection
-            .query(store::OPEN_EPOCH, &[&retention.epoch_s])
-            .await?[0]
-            .get(0),
+        opened: connection.query(store::OPEN_EPOCH, &[&retention.epoch_s]).await?[0].get(0),
         ..Swept::default()
     };
     for _ in 0..ROUNDS {
-        let dropped: Option<i32> = connection
-            .query(store::DROP_EPOCH, &[&retention.keep_s])
-            .await?[0]
-            .get(0);
+        let dropped: Option<i32> = connection.query(store::DROP_EPOCH, &[&retention.keep_s]).await?[0].get(0);
         let Some(epoch) = dropped else { break };
         tracing::info!(epoch, "dropped a partition of the message log");
         swept.dropped += 1;
     }
     for _ in 0..ROUNDS {
-        let forgotten: i64 = connection
-            .query(store::FORGET, &[&retention.inbox_s, &FORGET_AT_ONCE])
-            .await?[0]
-            .get(0);
+        let forgotten: i64 = connection.query(store::FORGET, &[&retention.inbox_s, &FORGET_AT_ONCE]).await?[0].get(0);
         swept.forgotten += forgotten;
         if forgotten == 0 {
             break;

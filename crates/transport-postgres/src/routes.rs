@@ -47,11 +47,7 @@ pub struct Routes {
 
 impl Routes {
     pub(crate) fn new(db: Db) -> Self {
-        Self {
-            db,
-            table: RwLock::default(),
-            lanes: RwLock::default(),
-        }
+        Self { db, table: RwLock::default(), lanes: RwLock::default() }
     }
 
     /// Forgets the table: a publish found that the topology has changed.
@@ -71,13 +67,7 @@ impl Routes {
 
     /// The queue of this name; looks again if it is not known yet.
     pub async fn queue(&self, name: &str) -> Result<DeclaredQueue, TransportError> {
-        let find = |table: &RouteTable| {
-            table
-                .queues
-                .values()
-                .find(|queue| queue.definition.name == name)
-                .cloned()
-        };
+        let find = |table: &RouteTable| table.queues.values().find(|queue| queue.definition.name == name).cloned();
         if let Some(queue) = find(&*self.table().await?) {
             return Ok(queue);
         }
@@ -99,12 +89,7 @@ impl Routes {
         for queue in table.route(topic)? {
             let priority = i16::from(priority).min(queue.max_priority);
             let place = (queue.id, tenant.clone(), priority, key.shard(queue.shards));
-            let known = self
-                .lanes
-                .read()
-                .expect("no panic while held")
-                .get(&place)
-                .copied();
+            let known = self.lanes.read().expect("no panic while held").get(&place).copied();
             lanes.push(match known {
                 Some(lane) => lane,
                 None => self.make_lane(wakes, place).await?,
@@ -117,25 +102,13 @@ impl Routes {
     async fn make_lane(&self, wakes: &Wakes, place: LaneKey) -> Result<i32, TransportError> {
         let (queue_id, tenant, priority, shard) = &place;
         let connection = self.db.connection().await?;
-        let rows = connection
-            .query(
-                store::LANE_OF,
-                &[queue_id, &tenant.as_str(), priority, shard],
-            )
-            .await?;
+        let rows = connection.query(store::LANE_OF, &[queue_id, &tenant.as_str(), priority, shard]).await?;
         let id: i32 = rows[0].get(0);
         wakes.remember(LanePlace {
             queue_id: *queue_id,
-            lane: Lane {
-                id,
-                tenant: tenant.clone(),
-                priority: *priority,
-            },
+            lane: Lane { id, tenant: tenant.clone(), priority: *priority },
         });
-        self.lanes
-            .write()
-            .expect("no panic while held")
-            .insert(place, id);
+        self.lanes.write().expect("no panic while held").insert(place, id);
         Ok(id)
     }
 }
@@ -172,27 +145,14 @@ async fn load(db: &Db) -> Result<RouteTable, TransportError> {
     }
     let mut bindings: HashMap<String, Vec<(String, i32)>> = HashMap::new();
     for row in connection.query(store::BINDINGS, &[]).await? {
-        bindings
-            .entry(row.get(0))
-            .or_default()
-            .push((row.get(2), row.get(1)));
+        bindings.entry(row.get(0)).or_default().push((row.get(2), row.get(1)));
     }
     let mut queues = HashMap::new();
     for row in connection.query(store::QUEUES, &[]).await? {
         let definition = serde_json::from_value(row.get(4))
             .map_err(|error| TransportError::Malformed(format!("queue definition: {error}")))?;
-        let queue = DeclaredQueue {
-            id: row.get(0),
-            definition,
-            shards: row.get(2),
-            max_priority: row.get(3),
-        };
+        let queue = DeclaredQueue { id: row.get(0), definition, shards: row.get(2), max_priority: row.get(3) };
         queues.insert(queue.id, queue);
     }
-    Ok(RouteTable {
-        version,
-        exchanges,
-        bindings,
-        queues,
-    })
+    Ok(RouteTable { version, exchanges, bindings, queues })
 }

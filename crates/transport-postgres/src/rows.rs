@@ -7,8 +7,7 @@ use crate::{
 use jiff::Timestamp;
 use onceward_db::Row;
 use onceward_envelope::{
-    Actor, CorrelationId, ENVELOPE_SCHEMA_VERSION, Envelope, EventType, IdempotencyKey, TenantId,
-    TraceContext,
+    Actor, CorrelationId, ENVELOPE_SCHEMA_VERSION, Envelope, EventType, IdempotencyKey, TenantId, TraceContext,
 };
 use onceward_transport::{Delivery, TransportError};
 use serde_json::{Map, Value, json};
@@ -83,26 +82,15 @@ pub(crate) struct Read {
 
 pub(crate) fn read(rows: &[Row]) -> Result<Read, TransportError> {
     let kind = |row: &&Row| row.get::<_, i32>("kind");
-    let taken_after = rows
-        .iter()
-        .find(|row| kind(row) == OWN_XID)
-        .and_then(|row| row.get::<_, &str>("xid").parse().ok());
-    let heads: Option<Vec<LaneHead>> = rows
-        .iter()
-        .filter(|row| kind(row) == HEAD)
-        .map(|row| head(row, taken_after))
-        .collect();
+    let taken_after =
+        rows.iter().find(|row| kind(row) == OWN_XID).and_then(|row| row.get::<_, &str>("xid").parse().ok());
+    let heads: Option<Vec<LaneHead>> =
+        rows.iter().filter(|row| kind(row) == HEAD).map(|row| head(row, taken_after)).collect();
     Ok(Read {
         heads: heads.ok_or_else(|| {
-            TransportError::Malformed(
-                "a lane's place cannot be read; is the server newer than this program?".into(),
-            )
+            TransportError::Malformed("a lane's place cannot be read; is the server newer than this program?".into())
         })?,
-        found: rows
-            .iter()
-            .filter(|row| ![HEAD, OWN_XID].contains(&kind(row)))
-            .map(message)
-            .collect(),
+        found: rows.iter().filter(|row| ![HEAD, OWN_XID].contains(&kind(row))).map(message).collect(),
     })
 }
 
@@ -122,17 +110,9 @@ fn message(row: &Row) -> Found {
         }),
         blocked: row.get("blocked"),
     };
-    let rescued = i32::from(
-        place
-            .deferred
-            .as_ref()
-            .is_some_and(|deferred| deferred.rescued),
-    );
+    let rescued = i32::from(place.deferred.as_ref().is_some_and(|deferred| deferred.rescued));
     let attempt = u32::try_from(attempts + rescued + 1).unwrap_or(1);
-    let message = delivery(row, attempt).map_err(|error| Unreadable {
-        error,
-        raw: raw(row),
-    });
+    let message = delivery(row, attempt).map_err(|error| Unreadable { error, raw: raw(row) });
     Found { place, message }
 }
 
@@ -154,25 +134,19 @@ fn head(row: &Row, taken_after: Option<u64>) -> Option<LaneHead> {
 fn delivery(row: &Row, attempt: u32) -> Result<Delivery, String> {
     let published_at: Timestamp = row.get("created_at");
     let event_id: Uuid = row.get("id");
-    let tenant =
-        TenantId::new(row.get::<_, &str>("tenant_id")).map_err(|error| error.to_string())?;
+    let tenant = TenantId::new(row.get::<_, &str>("tenant_id")).map_err(|error| error.to_string())?;
     let version: i16 = row.get("version");
-    let event_type = EventType::new(row.get::<_, &str>("event_type"), version.unsigned_abs())
-        .map_err(|error| error.to_string())?;
+    let event_type =
+        EventType::new(row.get::<_, &str>("event_type"), version.unsigned_abs()).map_err(|error| error.to_string())?;
     // A message put aside keeps "no headers" as JSON's null.
     let mut headers: Map<String, Value> = match row.get::<_, Option<&str>>("headers") {
-        Some(text) => serde_json::from_str::<Option<_>>(text)
-            .map_err(|error| format!("headers: {error}"))?
-            .unwrap_or_default(),
+        Some(text) => {
+            serde_json::from_str::<Option<_>>(text).map_err(|error| format!("headers: {error}"))?.unwrap_or_default()
+        }
         None => Map::new(),
     };
-    let actor: Option<Actor> = headers
-        .remove("actor")
-        .and_then(|actor| serde_json::from_value(actor).ok());
-    let trace = headers
-        .get("traceparent")
-        .and_then(Value::as_str)
-        .and_then(TraceContext::parse);
+    let actor: Option<Actor> = headers.remove("actor").and_then(|actor| serde_json::from_value(actor).ok());
+    let trace = headers.get("traceparent").and_then(Value::as_str).and_then(TraceContext::parse);
     let extensions = match headers.remove("extensions") {
         Some(Value::Object(extensions)) => extensions,
         _ => Map::new(),
@@ -186,17 +160,13 @@ fn delivery(row: &Row, attempt: u32) -> Result<Delivery, String> {
         event_type,
         schema_version: ENVELOPE_SCHEMA_VERSION,
         tenant_id: tenant.clone(),
-        correlation_id: CorrelationId::new(row.get::<_, &str>("correlation_id"))
-            .map_err(|error| error.to_string())?,
+        correlation_id: CorrelationId::new(row.get::<_, &str>("correlation_id")).map_err(|error| error.to_string())?,
         causation_id: row.get("causation_id"),
         idempotency_key,
         actor,
-        occurred_at: row
-            .get::<_, Option<Timestamp>>("occurred_at")
-            .unwrap_or(published_at),
+        occurred_at: row.get::<_, Option<Timestamp>>("occurred_at").unwrap_or(published_at),
         extensions,
-        payload: serde_json::from_str(row.get("payload"))
-            .map_err(|error| format!("payload: {error}"))?,
+        payload: serde_json::from_str(row.get("payload")).map_err(|error| format!("payload: {error}"))?,
         trace,
     };
     Ok(Delivery {

@@ -22,10 +22,7 @@ pub(crate) struct Scout {
 
 impl Scout {
     pub(crate) fn new() -> Self {
-        Self {
-            next: Mutex::new(Instant::now()),
-            changed: Notify::new(),
-        }
+        Self { next: Mutex::new(Instant::now()), changed: Notify::new() }
     }
 
     /// Look after `delay` at the latest.
@@ -75,24 +72,13 @@ pub(crate) async fn scout(db: Db, shared: Weak<Shared>, poll: Duration) {
 
 async fn look(db: &Db, shared: &Arc<Shared>) -> Result<Option<Duration>, DbError> {
     let connection = db.connection().await?;
-    for row in connection
-        .query(store::LANES_WITH_WORK, &[&shared.queue_id])
-        .await?
-    {
+    for row in connection.query(store::LANES_WITH_WORK, &[&shared.queue_id]).await? {
         if let Ok(tenant) = TenantId::new(row.get::<_, &str>(1)) {
-            shared.heat(&Lane {
-                id: row.get(0),
-                tenant,
-                priority: row.get(2),
-            });
+            shared.heat(&Lane { id: row.get(0), tenant, priority: row.get(2) });
         }
     }
-    let due = connection
-        .query(store::NEXT_DUE_MS, &[&shared.queue_id])
-        .await?;
+    let due = connection.query(store::NEXT_DUE_MS, &[&shared.queue_id]).await?;
     let due_ms: Option<i64> = due[0].get(0);
     // What is due already was just found; it is being worked in.
-    Ok(due_ms
-        .filter(|ms| *ms > 0)
-        .map(|ms| Duration::from_millis(ms.unsigned_abs())))
+    Ok(due_ms.filter(|ms| *ms > 0).map(|ms| Duration::from_millis(ms.unsigned_abs())))
 }

@@ -1,11 +1,9 @@
 //! All statements of the bus. What they do is in the migrations' functions of the same names.
 
-pub const APPEND: &str = "SELECT onceward.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)";
+pub const APPEND: &str = "SELECT onceward.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)";
 pub const LANE_OF: &str = "SELECT onceward.lane_of($1, $2, $3, $4)";
-pub const LANE_INFO: &str =
-    "SELECT lane_id, queue_id, tenant_id, priority FROM onceward.lane_info($1)";
-pub const LANES_WITH_WORK: &str =
-    "SELECT lane_id, tenant_id, priority FROM onceward.lanes_with_work($1)";
+pub const LANE_INFO: &str = "SELECT lane_id, queue_id, tenant_id, priority FROM onceward.lane_info($1)";
+pub const LANES_WITH_WORK: &str = "SELECT lane_id, tenant_id, priority FROM onceward.lanes_with_work($1)";
 pub const NEXT_DUE_MS: &str = "SELECT onceward.next_due_ms($1)";
 pub const TAKE_TURNS: &str = "SELECT * FROM onceward.take_turns($1, $2)";
 pub const DEFER: &str = "SELECT lane_id, seq, id FROM onceward.defer($1)";
@@ -17,8 +15,7 @@ pub const RETURN_LEASE: &str = "SELECT onceward.return_lease($1, $2)";
 pub const HEARTBEAT: &str = "SELECT * FROM onceward.heartbeat($1, $2, $3)";
 pub const RECHECK_WAITING: &str = "SELECT onceward.recheck_waiting($1)";
 pub const NOTIFY: &str = "SELECT pg_notify('onceward_wake', $1)";
-pub const QUEUE_STATS: &str =
-    "SELECT queue, depth, lag_seconds, deferred, dead FROM onceward.queue_stats($1)";
+pub const QUEUE_STATS: &str = "SELECT queue, depth, lag_seconds, deferred, dead FROM onceward.queue_stats($1)";
 pub const OPEN_EPOCH: &str = "SELECT onceward.open_epoch($1::bigint * interval '1 second')";
 pub const DROP_EPOCH: &str = "SELECT onceward.drop_epoch($1::bigint * interval '1 second')";
 pub const FORGET: &str = "SELECT onceward.forget($1::bigint * interval '1 second', $2)";

@@ -58,10 +58,7 @@ impl Wakes {
             notify: Notify::new(),
             listening: AtomicBool::new(false),
         });
-        tokio::spawn(notify_others(
-            Arc::downgrade(&wakes),
-            Duration::from_millis(interval_ms),
-        ));
+        tokio::spawn(notify_others(Arc::downgrade(&wakes), Duration::from_millis(interval_ms)));
         wakes
     }
 
@@ -79,10 +76,7 @@ impl Wakes {
     }
 
     pub(crate) fn remember(&self, place: LanePlace) {
-        self.places
-            .write()
-            .expect("no panic while held")
-            .insert(place.lane.id, place);
+        self.places.write().expect("no panic while held").insert(place.lane.id, place);
     }
 
     /// Messages were committed to these lanes.
@@ -94,10 +88,7 @@ impl Wakes {
             }
         }
         if !elsewhere.is_empty() {
-            self.to_notify
-                .lock()
-                .expect("no panic while held")
-                .extend(elsewhere);
+            self.to_notify.lock().expect("no panic while held").extend(elsewhere);
             self.notify.notify_one();
         }
     }
@@ -110,12 +101,7 @@ impl Wakes {
         };
         let sleepers = self.sleepers.read().expect("no panic while held");
         let mut awake = false;
-        for sleeper in sleepers
-            .get(&place.queue_id)
-            .into_iter()
-            .flatten()
-            .filter_map(Weak::upgrade)
-        {
+        for sleeper in sleepers.get(&place.queue_id).into_iter().flatten().filter_map(Weak::upgrade) {
             sleeper.wake(&place.lane);
             awake = true;
         }
@@ -130,17 +116,10 @@ impl Wakes {
     }
 
     async fn heard(&self, payload: &str) {
-        let lanes: Vec<i32> = payload
-            .split(',')
-            .filter_map(|lane| lane.parse().ok())
-            .collect();
+        let lanes: Vec<i32> = payload.split(',').filter_map(|lane| lane.parse().ok()).collect();
         let unknown: Vec<i32> = {
             let places = self.places.read().expect("no panic while held");
-            lanes
-                .iter()
-                .copied()
-                .filter(|lane| !places.contains_key(lane))
-                .collect()
+            lanes.iter().copied().filter(|lane| !places.contains_key(lane)).collect()
         };
         if !unknown.is_empty() && self.learn(&unknown).await.is_err() {
             return self.wake_everybody();
@@ -158,11 +137,7 @@ impl Wakes {
             };
             self.remember(LanePlace {
                 queue_id: row.get(1),
-                lane: Lane {
-                    id: row.get(0),
-                    tenant,
-                    priority: row.get(3),
-                },
+                lane: Lane { id: row.get(0), tenant, priority: row.get(3) },
             });
         }
         Ok(())
@@ -170,11 +145,7 @@ impl Wakes {
 
     async fn send(&self, lanes: &[i32]) {
         for chunk in lanes.chunks(LANES_PER_NOTICE) {
-            let payload = chunk
-                .iter()
-                .map(i32::to_string)
-                .collect::<Vec<_>>()
-                .join(",");
+            let payload = chunk.iter().map(i32::to_string).collect::<Vec<_>>().join(",");
             let sent = async {
                 let connection = self.db.connection().await?;
                 connection.query(store::NOTIFY, &[&payload]).await

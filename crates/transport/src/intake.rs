@@ -37,19 +37,10 @@ pub trait Intake: Send + Sync {
     async fn lease(&self, limit: usize, lease: Duration) -> Result<Vec<Leased>, TransportError>;
 
     /// Extends leases; gives back those that are still held.
-    async fn extend(
-        &self,
-        leases: &[LeaseId],
-        by: Duration,
-    ) -> Result<Vec<LeaseId>, TransportError>;
+    async fn extend(&self, leases: &[LeaseId], by: Duration) -> Result<Vec<LeaseId>, TransportError>;
 
     /// Settles a leased message within `tx`. `false`: the lease was lost, so `tx` must be rolled back.
-    async fn settle_lease(
-        &self,
-        tx: &mut Tx,
-        leased: &Leased,
-        settlement: Settlement,
-    ) -> Result<bool, TransportError>;
+    async fn settle_lease(&self, tx: &mut Tx, leased: &Leased, settlement: Settlement) -> Result<bool, TransportError>;
 
     /// Returns when there may be something to take, or after `most`.
     async fn wait(&self, most: Duration);

@@ -60,9 +60,7 @@ pub enum AppError {
         schema_id: String,
     },
     /// Two problem codes have the same name.
-    #[error(
-        "{service} declares the problem code {code}, which is already declared; choose another name"
-    )]
+    #[error("{service} declares the problem code {code}, which is already declared; choose another name")]
     DuplicateProblem {
         /// The later one's service.
         service: String,
@@ -72,10 +70,7 @@ pub enum AppError {
 }
 
 /// The router of all services, with everything the platform adds around them.
-pub fn build_router(
-    state: AppState,
-    services: Vec<(&'static str, Routes)>,
-) -> Result<Router, AppError> {
+pub fn build_router(state: AppState, services: Vec<(&'static str, Routes)>) -> Result<Router, AppError> {
     check_routes(&state, &services)?;
     let pages = problem_pages(&services)?;
     let description = openapi::describe(&services, &state.schemas);
@@ -94,10 +89,7 @@ pub fn build_router(
         .route("/health/ready", get(health::ready))
         .route("/metrics", get(metrics::scrape))
         .route("/openapi.json", get(move || json(description.clone())))
-        .route(
-            "/problems/{code}",
-            get(move |code| problem_page(code, pages.clone())),
-        );
+        .route("/problems/{code}", get(move |code| problem_page(code, pages.clone())));
 
     Ok(api
         .merge(platform)
@@ -115,22 +107,10 @@ fn check_routes(state: &AppState, services: &[(&'static str, Routes)]) -> Result
             let (method, path) = (spec.method.to_string(), spec.path.clone());
             if !seen.insert((method.clone(), path.clone())) {
                 let service = (*service).to_owned();
-                return Err(AppError::DuplicateRoute {
-                    service,
-                    method,
-                    path,
-                });
+                return Err(AppError::DuplicateRoute { service, method, path });
             }
-            let answers = spec
-                .responses
-                .iter()
-                .filter_map(|(_, schema)| schema.as_ref());
-            if let Some(schema_id) = spec
-                .request
-                .iter()
-                .chain(answers)
-                .find(|id| !state.schemas.contains(id))
-            {
+            let answers = spec.responses.iter().filter_map(|(_, schema)| schema.as_ref());
+            if let Some(schema_id) = spec.request.iter().chain(answers).find(|id| !state.schemas.contains(id)) {
                 return Err(AppError::UnknownSchema {
                     service: (*service).to_owned(),
                     method,
@@ -150,10 +130,7 @@ fn problem_pages(services: &[(&'static str, Routes)]) -> Result<Pages, AppError>
     for (service, routes) in services {
         for code in &routes.problems {
             if pages.insert(code.code, *code).is_some() {
-                return Err(AppError::DuplicateProblem {
-                    service: (*service).to_owned(),
-                    code: code.code,
-                });
+                return Err(AppError::DuplicateProblem { service: (*service).to_owned(), code: code.code });
             }
         }
     }
@@ -161,9 +138,9 @@ fn problem_pages(services: &[(&'static str, Routes)]) -> Result<Pages, AppError>
 }
 
 async fn problem_page(Path(code): Path<String>, pages: Pages) -> Result<Response, Problem> {
-    let page = pages.get(code.as_str()).ok_or_else(|| {
-        Problem::new(codes::NOT_FOUND).detail("There is no problem code of this name.")
-    })?;
+    let page = pages
+        .get(code.as_str())
+        .ok_or_else(|| Problem::new(codes::NOT_FOUND).detail("There is no problem code of this name."))?;
     let content_type = "text/markdown; charset=utf-8";
     Ok(([(header::CONTENT_TYPE, content_type)], page.page).into_response())
 }
@@ -173,11 +150,9 @@ async fn json(text: Bytes) -> Response {
 }
 
 async fn not_found() -> Problem {
-    Problem::new(codes::NOT_FOUND)
-        .detail("There is no such path; /openapi.json lists those there are.")
+    Problem::new(codes::NOT_FOUND).detail("There is no such path; /openapi.json lists those there are.")
 }
 
 async fn method_not_allowed() -> Problem {
-    Problem::new(codes::METHOD_NOT_ALLOWED)
-        .detail("The Allow header lists the methods of this path.")
+    Problem::new(codes::METHOD_NOT_ALLOWED).detail("The Allow header lists the methods of this path.")
 }

@@ -1,9 +1,6 @@
 //! Who calls: the token's tenant, user and roles, checked before any handler runs.
 
-use crate::{
-    Access, AppState, Problem, auth::Identity, observe::RequestIds, problem::codes,
-    routes::RouteSpec,
-};
+use crate::{Access, AppState, Problem, auth::Identity, observe::RequestIds, problem::codes, routes::RouteSpec};
 use axum::{
     extract::{FromRequestParts, Request, State},
     http::{HeaderMap, request::Parts},
@@ -49,10 +46,7 @@ impl Caller {
     pub fn scope(&self) -> Scope {
         Scope {
             tenant: Some(self.tenant.clone()),
-            actor: Actor {
-                user_id: Some(self.user_id.clone()),
-                service: None,
-            },
+            actor: Actor { user_id: Some(self.user_id.clone()), service: None },
             correlation_id: self.correlation_id.clone(),
             causation_id: None,
             trace: Some(self.trace.clone()),
@@ -90,18 +84,12 @@ pub(crate) async fn gate(
     next.run(request).await
 }
 
-async fn admit(
-    state: &AppState,
-    spec: &RouteSpec,
-    headers: &HeaderMap,
-    ids: RequestIds,
-) -> Result<Caller, Problem> {
+async fn admit(state: &AppState, spec: &RouteSpec, headers: &HeaderMap, ids: RequestIds) -> Result<Caller, Problem> {
     let identity = state.auth.authenticate(headers).await?;
     let caller = Caller::new(identity, ids);
     match &spec.access {
         Access::Role(role) if !caller.has_role(role) => {
-            Err(Problem::new(codes::FORBIDDEN)
-                .detail(format!("This route asks for the role {role}.")))
+            Err(Problem::new(codes::FORBIDDEN).detail(format!("This route asks for the role {role}.")))
         }
         _ => Ok(caller),
     }

@@ -37,8 +37,7 @@ impl Readiness {
         F: Fn() -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<(), String>> + Send + 'static,
     {
-        self.checks
-            .push((name.into(), Arc::new(move || Box::pin(check()))));
+        self.checks.push((name.into(), Arc::new(move || Box::pin(check()))));
         self
     }
 
@@ -50,10 +49,7 @@ impl Readiness {
             async move {
                 match requirements::missing(&db, &required).await {
                     Ok(missing) if missing.is_empty() => Ok(()),
-                    Ok(missing) => Err(format!(
-                        "missing: {}; run `onceward migrate`",
-                        missing.join(", ")
-                    )),
+                    Ok(missing) => Err(format!("missing: {}; run `onceward migrate`", missing.join(", "))),
                     Err(error) => Err(error.to_string()),
                 }
             }
@@ -70,18 +66,11 @@ impl Readiness {
             let outcome = tokio::time::timeout(timeout, check())
                 .await
                 .unwrap_or_else(|_| Err(format!("no answer within {timeout:?}")));
-            CheckReport {
-                name: name.to_string(),
-                ok: outcome.is_ok(),
-                detail: outcome.err(),
-            }
+            CheckReport { name: name.to_string(), ok: outcome.is_ok(), detail: outcome.err() }
         }))
         .await;
         let ready = checks.iter().all(|check| check.ok);
-        Report {
-            status: if ready { "ready" } else { "not ready" },
-            checks,
-        }
+        Report { status: if ready { "ready" } else { "not ready" }, checks }
     }
 }
 
@@ -118,11 +107,7 @@ pub(crate) async fn live() -> Response {
 
 pub(crate) async fn ready(State(state): State<AppState>) -> Response {
     let report = state.readiness.report().await;
-    let status = if report.is_ready() {
-        StatusCode::OK
-    } else {
-        StatusCode::SERVICE_UNAVAILABLE
-    };
+    let status = if report.is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(report)).into_response()
 }
 
@@ -133,29 +118,19 @@ mod tests {
     #[tokio::test]
     async fn one_failing_check_is_named_and_the_others_still_run() {
         let report = Readiness::new()
-            .check("database", || async {
-                Err("connection refused".to_owned())
-            })
+            .check("database", || async { Err("connection refused".to_owned()) })
             .check("disk", || async { Ok(()) })
             .report()
             .await;
         assert!(!report.is_ready());
         assert_eq!(report.checks[0].name, "database");
-        assert_eq!(
-            report.checks[0].detail.as_deref(),
-            Some("connection refused")
-        );
+        assert_eq!(report.checks[0].detail.as_deref(), Some("connection refused"));
         assert!(report.checks[1].ok);
     }
 
     #[tokio::test]
     async fn a_check_that_hangs_fails() {
         let hangs = Readiness::new().check("broker", std::future::pending);
-        assert!(
-            !hangs
-                .report_within(Duration::from_millis(1))
-                .await
-                .is_ready()
-        );
+        assert!(!hangs.report_within(Duration::from_millis(1)).await.is_ready());
     }
 }

@@ -58,9 +58,7 @@ pub mod serve;
 pub mod state;
 
 pub use app::{AppError, build_router};
-pub use auth::{
-    AuthConfig, AuthConfigError, AuthMode, Authenticator, Claims, JwksSource, issue_hs256,
-};
+pub use auth::{AuthConfig, AuthConfigError, AuthMode, Authenticator, Claims, JwksSource, issue_hs256};
 pub use axum::{self, http::StatusCode, response::Response};
 pub use caller::Caller;
 pub use command::Command;
@@ -79,10 +77,7 @@ use onceward_db::{Migration, Migrations, RequiredTable};
 /// The schema this crate owns: stored responses of commands.
 pub const MIGRATIONS: Migrations = Migrations {
     schema: "onceward_web",
-    steps: &[Migration {
-        name: "0001_idempotency",
-        sql: include_str!("../migrations/0001_idempotency.sql"),
-    }],
+    steps: &[Migration { name: "0001_idempotency", sql: include_str!("../migrations/0001_idempotency.sql") }],
 };
 
 /// The columns this crate reads and writes, for the start-up check.

@@ -16,8 +16,7 @@ use std::{
 use tokio::sync::Mutex;
 
 const BUCKETS_MS: &[f64] = &[
-    0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 250.0, 500.0, 1_000.0, 2_500.0, 5_000.0, 10_000.0,
-    60_000.0, 300_000.0,
+    0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 250.0, 500.0, 1_000.0, 2_500.0, 5_000.0, 10_000.0, 60_000.0, 300_000.0,
 ];
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 const SAMPLE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -53,10 +52,7 @@ fn keep_up(handle: PrometheusHandle) {
             handle.run_upkeep();
         }
     };
-    if let Err(error) = std::thread::Builder::new()
-        .name("metrics-upkeep".into())
-        .spawn(upkeep)
-    {
+    if let Err(error) = std::thread::Builder::new().name("metrics-upkeep".into()).spawn(upkeep) {
         tracing::warn!(%error, "metrics upkeep does not run; memory grows until /metrics is read");
     }
 }
@@ -74,11 +70,7 @@ pub struct MetricsHandle {
 impl MetricsHandle {
     /// Reads from `recorder`, without samplers.
     pub fn new(recorder: PrometheusHandle) -> Self {
-        Self {
-            recorder,
-            samplers: Vec::new(),
-            last_sample: Arc::default(),
-        }
+        Self { recorder, samplers: Vec::new(), last_sample: Arc::default() }
     }
 
     /// Adds a sampler: it sets gauges from a cheap look at the world. It runs before a scrape is answered, at most once

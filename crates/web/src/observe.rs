@@ -6,9 +6,7 @@ use crate::{Problem, problem::codes};
 use axum::{
     body::{Body, to_bytes},
     extract::{FromRequestParts, MatchedPath, Request},
-    http::{
-        Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, request::Parts,
-    },
+    http::{Extensions, HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, request::Parts},
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -37,18 +35,13 @@ impl RequestIds {
     fn from_headers(headers: &HeaderMap) -> Self {
         let id = |name: HeaderName| CorrelationId::new(headers.get(name)?.to_str().ok()?).ok();
         let request_id = id(X_REQUEST_ID);
-        let correlation_id = id(X_CORRELATION_ID)
-            .or_else(|| request_id.clone())
-            .unwrap_or_else(CorrelationId::generate);
+        let correlation_id =
+            id(X_CORRELATION_ID).or_else(|| request_id.clone()).unwrap_or_else(CorrelationId::generate);
         let trace = headers
             .get(&TRACEPARENT)
             .and_then(|value| TraceContext::parse(value.to_str().ok()?))
             .map_or_else(TraceContext::new_root, |parent| parent.child());
-        Self {
-            request_id: request_id.unwrap_or_else(|| correlation_id.clone()),
-            correlation_id,
-            trace,
-        }
+        Self { request_id: request_id.unwrap_or_else(|| correlation_id.clone()), correlation_id, trace }
     }
 
     /// The ids this layer left in the request; new ones if it did not pass here.
@@ -118,10 +111,8 @@ fn record(span: &Span, method: &'static str, route: String, status: StatusCode, 
     span.record("latency_ms", latency_ms);
     span.in_scope(|| tracing::info!("request finished"));
     let status = status.as_str().to_owned();
-    metrics::histogram!("http_request_duration_ms", "method" => method, "route" => route.clone())
-        .record(latency_ms);
-    metrics::counter!("http_requests_total", "method" => method, "route" => route, "status" => status)
-        .increment(1);
+    metrics::histogram!("http_request_duration_ms", "method" => method, "route" => route.clone()).record(latency_ms);
+    metrics::counter!("http_requests_total", "method" => method, "route" => route, "status" => status).increment(1);
 }
 
 /// Puts the path and the correlation id into a problem and logs its cause; makes a problem of a plain refusal.
@@ -163,17 +154,13 @@ fn chain(error: &(dyn Error + 'static)) -> String {
 /// An extractor of axum's own refuses in plain text; the client gets one kind of error only.
 async fn problem_of_plain_refusal(response: Response) -> Response {
     let status = response.status();
-    let is_plain = response
-        .headers()
-        .get(header::CONTENT_TYPE)
-        .is_some_and(|value| value.as_bytes().starts_with(b"text/plain"));
+    let is_plain =
+        response.headers().get(header::CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"text/plain"));
     let is_error = status.is_client_error() || status.is_server_error();
     if !is_error || !is_plain || response.extensions().get::<Problem>().is_some() {
         return response;
     }
-    let text = to_bytes(response.into_body(), MAX_PLAIN_BYTES)
-        .await
-        .unwrap_or_default();
+    let text = to_bytes(response.into_body(), MAX_PLAIN_BYTES).await.unwrap_or_default();
     let text = String::from_utf8_lossy(&text).into_owned();
     let problem = match status.as_u16() {
         404 => Problem::new(codes::NOT_FOUND).detail(text),
@@ -228,17 +215,11 @@ mod tests {
         assert_eq!(ids.correlation_id.as_str(), "r-1");
         headers.insert(X_CORRELATION_ID, HeaderValue::from_static("c-1"));
         let ids = RequestIds::from_headers(&headers);
-        assert_eq!(
-            (ids.correlation_id.as_str(), ids.request_id.as_str()),
-            ("c-1", "r-1")
-        );
+        assert_eq!((ids.correlation_id.as_str(), ids.request_id.as_str()), ("c-1", "r-1"));
         let made = RequestIds::from_headers(&HeaderMap::new());
         assert_eq!(made.correlation_id, made.request_id);
         let long = HeaderValue::from_str(&"x".repeat(256)).unwrap();
         headers.insert(X_CORRELATION_ID, long);
-        assert_eq!(
-            RequestIds::from_headers(&headers).correlation_id.as_str(),
-            "r-1"
-        );
+        assert_eq!(RequestIds::from_headers(&headers).correlation_id.as_str(), "r-1");
     }
 }

@@ -143,9 +143,7 @@ impl Routes {
 
     /// A status it answers with, and the `$id` of its body's schema.
     pub fn responds(mut self, status: u16, schema_id: &str) -> Self {
-        self.last()
-            .responses
-            .push((status, Some(schema_id.to_owned())));
+        self.last().responses.push((status, Some(schema_id.to_owned())));
         self
     }
 
@@ -172,14 +170,7 @@ impl Routes {
         self.routes.iter().map(|route| &route.spec)
     }
 
-    fn route<H, T>(
-        mut self,
-        method: Method,
-        filter: MethodFilter,
-        path: &str,
-        access: Access,
-        handler: H,
-    ) -> Self
+    fn route<H, T>(mut self, method: Method, filter: MethodFilter, path: &str, access: Access, handler: H) -> Self
     where
         H: Handler<T, AppState>,
         T: 'static,
@@ -205,8 +196,6 @@ impl Routes {
 
     fn last(&mut self) -> &mut RouteSpec {
         let route = self.routes.last_mut();
-        &mut route
-            .expect("a route is declared before it is described")
-            .spec
+        &mut route.expect("a route is declared before it is described").spec
     }
 }

@@ -56,15 +56,8 @@ pub async fn serve(
 }
 
 /// The next connection, once there is room for it.
-async fn accept(
-    listener: &TcpListener,
-    slots: &Arc<Semaphore>,
-) -> (TcpStream, OwnedSemaphorePermit) {
-    let slot = slots
-        .clone()
-        .acquire_owned()
-        .await
-        .expect("the semaphore is never closed");
+async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> (TcpStream, OwnedSemaphorePermit) {
+    let slot = slots.clone().acquire_owned().await.expect("the semaphore is never closed");
     loop {
         match listener.accept().await {
             Ok((stream, _)) => return (stream, slot),

@@ -32,13 +32,6 @@ impl AppState {
         readiness: Readiness,
         metrics: MetricsHandle,
     ) -> Self {
-        Self {
-            db,
-            schemas,
-            auth: Arc::new(auth),
-            config: Arc::new(config),
-            readiness,
-            metrics,
-        }
+        Self { db, schemas, auth: Arc::new(auth), config: Arc::new(config), readiness, metrics }
     }
 }

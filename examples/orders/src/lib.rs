@@ -1,13 +1,8 @@
-//! Orders: takes an order over HTTP, reserves stock in a consumer, and says how it went.
-//!
-//! Read it top to bottom: what the service owns, the two events, the route, the consumer.
+//! Takes an order over HTTP, reserves stock in a consumer, and says how it went.
 
 mod store;
 
-use onceward::{
-    Access, Command, Consumer, Event, Exchange, Failure, Handler, Migration, Migrations, Problem, Queue, Reader, Received,
-    RequiredTable, Response, Routes, Service, TenantId, Topology, Tx, outbox, web::axum::extract::Path, web::problem::codes,
-};
+use onceward::prelude::*;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -49,7 +44,6 @@ pub struct OrderPlaced {
 
 impl Event for OrderPlaced {
     const TYPE: &'static str = "order.placed.v1";
-
     fn topic(&self, tenant: &TenantId) -> String {
         format!("orders.events:tenant.{tenant}.order.placed")
     }
@@ -71,13 +65,8 @@ pub struct OrderSettled {
 
 impl Event for OrderSettled {
     const TYPE: &'static str = "order.settled.v1";
-
     fn topic(&self, tenant: &TenantId) -> String {
         format!("orders.events:tenant.{tenant}.order.settled")
-    }
-
-    fn idempotency_key(&self) -> Option<String> {
-        Some(format!("order.settled:{}", self.order_id))
     }
 }
 
@@ -103,15 +92,13 @@ async fn place_order(command: Command<PlaceOrder>) -> Result<Response, Problem> 
     let order = OrderPlaced { order_id: Uuid::now_v7(), sku, quantity };
     store::insert_order(&command.tx, order.order_id, &order.sku, order.quantity).await?;
     outbox::publish(&mut command.tx, &order).await?;
-    let location = format!("/api/orders/{}", order.order_id);
-    command.accepted(&location, &serde_json::json!({ "orderId": order.order_id })).await
+    let body = serde_json::json!({ "orderId": order.order_id });
+    command.accepted(&format!("/api/orders/{}", order.order_id), &body).await
 }
 
 async fn show_order(Path(id): Path<Uuid>, reader: Reader) -> Result<Response, Problem> {
-    match store::find_order(&reader.tx, id).await? {
-        Some(order) => reader.respond(&order).await,
-        None => Err(Problem::new(codes::NOT_FOUND).detail("there is no such order")),
-    }
+    let order = store::find_order(&reader.tx, id).await?.ok_or_else(|| Problem::new(codes::NOT_FOUND))?;
+    reader.respond(&order).await
 }
 
 struct ReserveStock;

@@ -1,35 +1,30 @@
-//! All SQL of the orders service.
+//! All SQL of the orders service. Row-level security adds the tenant to every condition.
 
 use onceward::{DbError, Tx};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-pub(crate) async fn insert_order(tx: &Tx, id: Uuid, sku: &str, quantity: i32) -> Result<(), DbError> {
-    let tenant = tx.tenant()?.as_str();
-    tx.execute(
-        "INSERT INTO orders.customer_order (tenant_id, order_id, sku, quantity) VALUES ($1, $2, $3, $4)",
-        &[&tenant, &id, &sku, &quantity],
-    )
-    .await?;
-    Ok(())
+const INSERT: &str = "INSERT INTO orders.customer_order (tenant_id, order_id, sku, quantity) VALUES ($1, $2, $3, $4)";
+const FIND: &str = "SELECT sku, quantity, status FROM orders.customer_order WHERE order_id = $1";
+const STOCK: &str = "INSERT INTO orders.stock (tenant_id, sku, available) VALUES ($1, $2, 1000) ON CONFLICT DO NOTHING";
+const TAKE: &str = "UPDATE orders.stock SET available = available - $2 WHERE sku = $1 AND available >= $2";
+const SETTLE: &str = "UPDATE orders.customer_order SET status = $2 WHERE order_id = $1";
+
+pub(crate) async fn insert_order(tx: &Tx, id: Uuid, sku: &str, quantity: i32) -> Result<u64, DbError> {
+    tx.execute(INSERT, &[&tx.tenant()?.as_str(), &id, &sku, &quantity]).await
 }
 
 pub(crate) async fn find_order(tx: &Tx, id: Uuid) -> Result<Option<Value>, DbError> {
-    let row = tx.query_opt("SELECT sku, quantity, status FROM orders.customer_order WHERE order_id = $1", &[&id]).await?;
-    Ok(row.map(|row| {
-        json!({"orderId": id, "sku": row.get::<_, &str>(0), "quantity": row.get::<_, i32>(1), "status": row.get::<_, &str>(2)})
+    let order = tx.query_opt(FIND, &[&id]).await?.map(|row| (row.get(0), row.get(1), row.get(2)));
+    Ok(order.map(|(sku, quantity, status): (String, i32, String)| {
+        json!({"orderId": id, "sku": sku, "quantity": quantity, "status": status})
     }))
 }
 
-/// Takes the order's quantity out of the stock, which starts at 1000 of everything. `false`: there is not enough.
+/// Takes the quantity out of the stock, which starts at 1000 of everything. `false`: there is not enough.
 pub(crate) async fn reserve(tx: &Tx, id: Uuid, sku: &str, quantity: i32) -> Result<bool, DbError> {
-    let tenant = tx.tenant()?.as_str();
-    tx.execute("INSERT INTO orders.stock (tenant_id, sku, available) VALUES ($1, $2, 1000) ON CONFLICT DO NOTHING", &[&tenant, &sku])
-        .await?;
-    let taken = tx
-        .execute("UPDATE orders.stock SET available = available - $2 WHERE sku = $1 AND available >= $2", &[&sku, &quantity])
-        .await?;
-    let status = if taken == 1 { "reserved" } else { "rejected" };
-    tx.execute("UPDATE orders.customer_order SET status = $2 WHERE order_id = $1", &[&id, &status]).await?;
-    Ok(taken == 1)
+    tx.execute(STOCK, &[&tx.tenant()?.as_str(), &sku]).await?;
+    let reserved = tx.execute(TAKE, &[&sku, &quantity]).await? == 1;
+    tx.execute(SETTLE, &[&id, &if reserved { "reserved" } else { "rejected" }]).await?;
+    Ok(reserved)
 }

@@ -24,32 +24,22 @@ impl Lease {
     pub(crate) fn take(workspace: &Workspace) -> Result<Lease, Failure> {
         let services = Services::of(workspace);
         let users = services.file(USERS)?;
-        users
-            .lock_shared()
-            .map_err(Failure::of("lock target/services/users"))?;
+        users.lock_shared().map_err(Failure::of("lock target/services/users"))?;
         let (all, started) = services.up()?;
         if started {
             services.file(TEMPORARY)?;
         }
-        Ok(Lease {
-            services,
-            users,
-            all,
-        })
+        Ok(Lease { services, users, all })
     }
 
     /// The variables by which tests find the servers.
     pub(crate) fn variables(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        self.all
-            .iter()
-            .filter_map(|status| Some((status.variable, status.running.as_ref()?.url.as_str())))
+        self.all.iter().filter_map(|status| Some((status.variable, status.running.as_ref()?.url.as_str())))
     }
 
     /// Stops the servers if tests started them and no other run uses them.
     pub(crate) fn release(self) -> Result<(), Failure> {
-        self.users
-            .unlock()
-            .map_err(Failure::of("unlock target/services/users"))?;
+        self.users.unlock().map_err(Failure::of("unlock target/services/users"))?;
         let last = self.users.try_lock().is_ok();
         if last && keep(&self.services)? {
             self.services.down()?;

@@ -57,9 +57,7 @@ struct Services {
 
 impl Services {
     fn of(workspace: &Workspace) -> Services {
-        Services {
-            folder: workspace.target().join("services"),
-        }
+        Services { folder: workspace.target().join("services") }
     }
 
     /// Starts what does not run yet, and says so on stderr: stdout may be JSON. Returns the status of all and whether any was started.
@@ -74,12 +72,7 @@ impl Services {
             service.install()?;
             let began = Instant::now();
             let running = service.start(&folder)?;
-            eprintln!(
-                "{} started in {:.1} s (pid {})",
-                service.name(),
-                began.elapsed().as_secs_f64(),
-                running.pid
-            );
+            eprintln!("{} started in {:.1} s (pid {})", service.name(), began.elapsed().as_secs_f64(), running.pid);
             started = true;
         }
         Ok((self.write_state()?, started))
@@ -102,11 +95,7 @@ impl Services {
     fn status(&self) -> Result<Vec<Status>, Failure> {
         let of = |service: &&dyn Service| {
             let running = service.find(&self.folder.join(service.name()))?;
-            Ok(Status {
-                name: service.name(),
-                variable: service.variable(),
-                running,
-            })
+            Ok(Status { name: service.name(), variable: service.variable(), running })
         };
         ALL.iter().map(of).collect()
     }
@@ -117,9 +106,7 @@ impl Services {
         let path = self.folder.join(name);
         let mut options = File::options();
         options.create(true).truncate(false).write(true);
-        options
-            .open(&path)
-            .map_err(Failure::of(format_args!("open {}", path.display())))
+        options.open(&path).map_err(Failure::of(format_args!("open {}", path.display())))
     }
 
     /// One `up` or `down` at a time: two would start the same server twice.
@@ -131,23 +118,19 @@ impl Services {
 
     fn write_state(&self) -> Result<Vec<Status>, Failure> {
         let all = self.status()?;
-        fs::write(self.folder.join("state.json"), state::to_json(&all))
-            .map_err(Failure::of("write state.json"))?;
+        fs::write(self.folder.join("state.json"), state::to_json(&all)).map_err(Failure::of("write state.json"))?;
         Ok(all)
     }
 }
 
 /// `cargo xtask services up|down|status [--json]`
 pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
-    let (flags, words): (Vec<&String>, Vec<&String>) =
-        args.iter().partition(|arg| arg.starts_with('-'));
+    let (flags, words): (Vec<&String>, Vec<&String>) = args.iter().partition(|arg| arg.starts_with('-'));
     if let Some(flag) = flags.iter().find(|flag| **flag != "--json") {
         return Err(Failure::Usage(format!("`services` has no option `{flag}`")));
     }
     let [action] = words[..] else {
-        return Err(Failure::Usage(
-            "`services` wants one of `up`, `down` and `status`".to_owned(),
-        ));
+        return Err(Failure::Usage("`services` wants one of `up`, `down` and `status`".to_owned()));
     };
     let services = Services::of(workspace);
     let all = match action.as_str() {
@@ -159,9 +142,7 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Fa
         "down" => services.down()?,
         "status" => services.status()?,
         other => {
-            return Err(Failure::Usage(format!(
-                "`services` cannot `{other}`: it knows up, down and status"
-            )));
+            return Err(Failure::Usage(format!("`services` cannot `{other}`: it knows up, down and status")));
         }
     };
     if flags.is_empty() {

@@ -12,11 +12,7 @@ use crate::install;
 const DATABASE: &str = "postgres";
 
 /// Nothing here changes what a client can see: commits still wait for each other, only the disk is not waited for.
-const SETTINGS: &[(&str, &str)] = &[
-    ("fsync", "off"),
-    ("full_page_writes", "off"),
-    ("synchronous_commit", "on"),
-];
+const SETTINGS: &[(&str, &str)] = &[("fsync", "off"), ("full_page_writes", "off"), ("synchronous_commit", "on")];
 
 pub(super) struct Postgres;
 
@@ -34,18 +30,8 @@ impl Service for Postgres {
     }
 
     fn start(&self, folder: &Path) -> Result<Running, Failure> {
-        let settings = SETTINGS
-            .iter()
-            .map(|(name, value)| (name.to_string(), value.to_string()))
-            .collect();
-        let cluster = Cluster::start(
-            &Programs::find()?,
-            folder,
-            ClusterOptions {
-                settings,
-                port: None,
-            },
-        )?;
+        let settings = SETTINGS.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        let cluster = Cluster::start(&Programs::find()?, folder, ClusterOptions { settings, port: None })?;
         let detached = cluster.detach().map(|server| running(&server));
         detached.ok_or_else(|| Failure::Failed("PostgreSQL ended right after its start".to_owned()))
     }
@@ -71,8 +57,5 @@ fn find(folder: &Path) -> Result<Option<Detached>, Failure> {
 }
 
 fn running(server: &Detached) -> Running {
-    Running {
-        pid: server.pid(),
-        url: server.url(DATABASE),
-    }
+    Running { pid: server.pid(), url: server.url(DATABASE) }
 }

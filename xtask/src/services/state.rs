@@ -6,10 +6,7 @@ use super::Status;
 pub(super) fn to_text(all: &[Status]) -> String {
     let line = |status: &Status| match &status.running {
         Some(running) => {
-            format!(
-                "{:<12} running   pid {:<8} {}={}\n",
-                status.name, running.pid, status.variable, running.url
-            )
+            format!("{:<12} running   pid {:<8} {}={}\n", status.name, running.pid, status.variable, running.url)
         }
         None => format!("{:<12} stopped\n", status.name),
     };
@@ -40,9 +37,7 @@ fn string(text: &str) -> String {
     for character in text.chars() {
         match character {
             '"' | '\\' => quoted.extend(['\\', character]),
-            control if u32::from(control) < 0x20 => {
-                quoted.push_str(&format!("\\u{:04x}", u32::from(control)))
-            }
+            control if u32::from(control) < 0x20 => quoted.push_str(&format!("\\u{:04x}", u32::from(control))),
             other => quoted.push(other),
         }
     }
@@ -57,22 +52,9 @@ mod tests {
 
     #[test]
     fn a_running_and_a_stopped_service_are_valid_json() {
-        let running = Some(Running {
-            pid: 7,
-            url: "postgres://u@%2Ft\"/db".to_owned(),
-        });
-        let all = [
-            Status {
-                name: "a",
-                variable: "A_URL",
-                running,
-            },
-            Status {
-                name: "b",
-                variable: "B_URL",
-                running: None,
-            },
-        ];
+        let running = Some(Running { pid: 7, url: "postgres://u@%2Ft\"/db".to_owned() });
+        let all =
+            [Status { name: "a", variable: "A_URL", running }, Status { name: "b", variable: "B_URL", running: None }];
         let expected = "[\n  {\"name\": \"a\", \"running\": true, \"pid\": 7, \"url\": \"postgres://u@%2Ft\\\"/db\", \"variable\": \"A_URL\"},\n  \
                         {\"name\": \"b\", \"running\": false, \"pid\": null, \"url\": null, \"variable\": \"B_URL\"}\n]\n";
         assert_eq!(to_json(&all), expected);

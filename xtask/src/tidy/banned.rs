@@ -12,10 +12,7 @@ const IN_CODE: &[(&str, &str)] = &[
     ("allow(dead_code)", "delete what nobody uses"),
 ];
 
-const IN_COMMENTS: &[(&str, &str)] = &[
-    ("FIXME", "fix it, or open an issue"),
-    ("TODO", "do it, or open an issue"),
-];
+const IN_COMMENTS: &[(&str, &str)] = &[("FIXME", "fix it, or open an issue"), ("TODO", "do it, or open an issue")];
 
 pub(super) fn check(source: &Source) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -28,9 +25,9 @@ pub(super) fn check(source: &Source) -> Vec<Finding> {
             };
             for (number, line) in token.lines() {
                 let found = banned.iter().filter(|(word, _)| line.contains(word));
-                findings.extend(found.map(|(word, advice)| {
-                    Finding::new(&file.path, number, format!("`{word}`: {advice}"))
-                }));
+                findings.extend(
+                    found.map(|(word, advice)| Finding::new(&file.path, number, format!("`{word}`: {advice}"))),
+                );
             }
         }
     }
@@ -44,10 +41,7 @@ mod tests {
     #[test]
     fn words_count_where_they_have_a_meaning() {
         let text = "//! A.\nfn a() { todo!() }\n// FIXME later\nconst S: &str = \"todo! FIXME\";\n";
-        let found: Vec<usize> = check(&Source::of(&[("crates/a/src/a.rs", text)]))
-            .iter()
-            .map(|f| f.line)
-            .collect();
+        let found: Vec<usize> = check(&Source::of(&[("crates/a/src/a.rs", text)])).iter().map(|f| f.line).collect();
         assert_eq!(found, [2, 3]);
     }
 }

@@ -3,14 +3,7 @@
 use super::Finding;
 use super::source::Source;
 
-const WORDS: &[&str] = &[
-    "basic_publish",
-    "exchange_declare",
-    "XADD",
-    "XREADGROUP",
-    "rdkafka",
-    "lapin",
-];
+const WORDS: &[&str] = &["basic_publish", "exchange_declare", "XADD", "XREADGROUP", "rdkafka", "lapin"];
 
 pub(super) fn check(source: &Source) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -42,10 +35,7 @@ mod tests {
     #[test]
     fn a_brokers_word_is_fine_in_its_transport_only() {
         let text = "lapin = \"4\"\n";
-        let files = [
-            ("crates/transport-rabbitmq/Cargo.toml", text),
-            ("crates/messaging/Cargo.toml", text),
-        ];
+        let files = [("crates/transport-rabbitmq/Cargo.toml", text), ("crates/messaging/Cargo.toml", text)];
         let found = check(&Source::of(&files));
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].file, "crates/messaging/Cargo.toml");

@@ -5,11 +5,7 @@ use super::source::{Source, TextFile};
 
 /// From the bottom to the top. A package may depend on packages of lower layers; `transport-` stands for all brokers.
 const LAYERS: &[&[&str]] = &[
-    &[
-        "onceward-envelope",
-        "onceward-topology",
-        "onceward-local-postgres",
-    ],
+    &["onceward-envelope", "onceward-topology", "onceward-local-postgres"],
     &["onceward-db", "onceward-trace"],
     &["onceward-transport"],
     &["onceward-transport-*"],
@@ -22,15 +18,7 @@ const LAYERS: &[&[&str]] = &[
 
 /// Packages that may use less than their layer would allow.
 const NARROW: &[(&str, &[&str])] = &[
-    (
-        "onceward-web",
-        &[
-            "onceward-db",
-            "onceward-envelope",
-            "onceward-messaging",
-            "onceward-trace",
-        ],
-    ),
+    ("onceward-web", &["onceward-db", "onceward-envelope", "onceward-messaging", "onceward-trace"]),
     ("xtask", &["onceward-local-postgres"]),
 ];
 
@@ -40,36 +28,24 @@ pub(super) fn check(source: &Source) -> Vec<Finding> {
 
 fn check_manifest(file: &TextFile) -> Vec<Finding> {
     let Some(package) = package_name(file) else {
-        return vec![Finding::new(
-            &file.path,
-            1,
-            "give it a `[package]` with a `name`",
-        )];
+        return vec![Finding::new(&file.path, 1, "give it a `[package]` with a `name`")];
     };
     let Some(own) = layer(package) else {
-        let what =
-            format!("`{package}` has no layer: add it to LAYERS in xtask/src/tidy/layers.rs");
+        let what = format!("`{package}` has no layer: add it to LAYERS in xtask/src/tidy/layers.rs");
         return vec![Finding::new(&file.path, 1, what)];
     };
-    let narrow = NARROW
-        .iter()
-        .find(|(name, _)| *name == package)
-        .map(|(_, allowed)| *allowed);
+    let narrow = NARROW.iter().find(|(name, _)| *name == package).map(|(_, allowed)| *allowed);
     let mut findings = Vec::new();
     for (line, dependency) in dependencies(file) {
         let Some(theirs) = layer(dependency) else {
             continue;
         };
         if narrow.is_some_and(|allowed| !allowed.contains(&dependency)) {
-            let what = format!(
-                "`{package}` may only use {}, not `{dependency}`",
-                narrow.unwrap_or_default().join(" and ")
-            );
+            let what =
+                format!("`{package}` may only use {}, not `{dependency}`", narrow.unwrap_or_default().join(" and "));
             findings.push(Finding::new(&file.path, line, what));
         } else if theirs >= own {
-            let what = format!(
-                "`{dependency}` (layer {theirs}) is not below `{package}` (layer {own}): turn it round"
-            );
+            let what = format!("`{dependency}` (layer {theirs}) is not below `{package}` (layer {own}): turn it round");
             findings.push(Finding::new(&file.path, line, what));
         }
     }
@@ -93,23 +69,15 @@ fn package_name(file: &TextFile) -> Option<&str> {
 
 /// Names under `[dependencies]` and `[build-dependencies]`, for any target, with their lines.
 fn dependencies(file: &TextFile) -> impl Iterator<Item = (usize, &str)> {
-    let wanted =
-        |section: &str| section.ends_with("dependencies") && !section.ends_with("dev-dependencies");
-    let keys = entries(file)
-        .filter(move |(section, _, _)| wanted(section))
-        .filter_map(|(_, number, line)| {
-            let key = line.split(['=', '.']).next()?.trim();
-            Some((number, key))
-        });
+    let wanted = |section: &str| section.ends_with("dependencies") && !section.ends_with("dev-dependencies");
+    let keys = entries(file).filter(move |(section, _, _)| wanted(section)).filter_map(|(_, number, line)| {
+        let key = line.split(['=', '.']).next()?.trim();
+        Some((number, key))
+    });
     // `[dependencies.name]`
     let tables = file.lines().filter_map(|(number, line)| {
-        let (_, name) = line
-            .trim()
-            .strip_prefix('[')?
-            .strip_suffix(']')?
-            .split_once("dependencies.")?;
-        (!line.contains("dev-dependencies") && !line.contains("workspace"))
-            .then_some((number, name))
+        let (_, name) = line.trim().strip_prefix('[')?.strip_suffix(']')?.split_once("dependencies.")?;
+        (!line.contains("dev-dependencies") && !line.contains("workspace")).then_some((number, name))
     });
     keys.chain(tables)
 }
@@ -119,10 +87,7 @@ fn entries(file: &TextFile) -> impl Iterator<Item = (&str, usize, &str)> {
     let mut section = "";
     file.lines().filter_map(move |(number, line)| {
         let line = line.trim();
-        if let Some(header) = line
-            .strip_prefix('[')
-            .and_then(|line| line.strip_suffix(']'))
-        {
+        if let Some(header) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
             section = header.trim_matches(['[', ']']);
             return None;
         }
@@ -136,17 +101,12 @@ mod tests {
 
     fn findings(manifest: &str) -> Vec<(usize, String)> {
         let source = Source::of(&[("crates/x/Cargo.toml", manifest)]);
-        check(&source)
-            .into_iter()
-            .map(|finding| (finding.line, finding.what))
-            .collect()
+        check(&source).into_iter().map(|finding| (finding.line, finding.what)).collect()
     }
 
     #[test]
     fn an_arrow_that_points_up_is_found() {
-        let found = findings(
-            "[package]\nname = \"onceward-db\"\n[dependencies]\nonceward-web.workspace = true\n",
-        );
+        let found = findings("[package]\nname = \"onceward-db\"\n[dependencies]\nonceward-web.workspace = true\n");
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].0, 4);
         assert!(found[0].1.contains("turn it round"), "{found:?}");
@@ -163,19 +123,14 @@ mod tests {
 
     #[test]
     fn web_may_use_db_and_envelope_only() {
-        let found = findings(
-            "[package]\nname = \"onceward-web\"\n[dependencies.onceward-messaging]\nworkspace = true\n",
-        );
+        let found =
+            findings("[package]\nname = \"onceward-web\"\n[dependencies.onceward-messaging]\nworkspace = true\n");
         assert_eq!(found.len(), 1);
         assert!(found[0].1.contains("may only use"), "{found:?}");
     }
 
     #[test]
     fn a_package_without_a_layer_is_found() {
-        assert!(
-            findings("[package]\nname = \"onceward-new\"\n")[0]
-                .1
-                .contains("has no layer")
-        );
+        assert!(findings("[package]\nname = \"onceward-new\"\n")[0].1.contains("has no layer"));
     }
 }

@@ -8,9 +8,7 @@ const MAX_LINES: usize = 400;
 pub(super) fn check(source: &Source) -> Vec<Finding> {
     let too_long = source.rust_files().filter_map(|file| {
         let count = file.text.lines().count();
-        let what = format!(
-            "{count} lines; at most {MAX_LINES}: look for the second noun and give it a file"
-        );
+        let what = format!("{count} lines; at most {MAX_LINES}: look for the second noun and give it a file");
         (count > MAX_LINES).then(|| Finding::new(&file.path, MAX_LINES + 1, what))
     });
     too_long.collect()
@@ -23,16 +21,7 @@ mod tests {
     #[test]
     fn a_file_may_have_the_limit_and_no_line_more() {
         let (full, over) = ("\n".repeat(MAX_LINES), "\n".repeat(MAX_LINES + 1));
-        let found = check(&Source::of(&[
-            ("crates/a/full.rs", &full),
-            ("crates/a/over.rs", &over),
-        ]));
-        assert_eq!(
-            found
-                .iter()
-                .map(|finding| finding.file.as_str())
-                .collect::<Vec<_>>(),
-            ["crates/a/over.rs"]
-        );
+        let found = check(&Source::of(&[("crates/a/full.rs", &full), ("crates/a/over.rs", &over)]));
+        assert_eq!(found.iter().map(|finding| finding.file.as_str()).collect::<Vec<_>>(), ["crates/a/over.rs"]);
     }
 }

@@ -7,26 +7,15 @@ pub(super) fn check(source: &Source) -> Vec<Finding> {
     let mut findings = Vec::new();
     match source.required("Cargo.toml", "the workspace needs it") {
         Ok(root) if !root.text.contains("unsafe_code = \"forbid\"") => {
-            findings.push(Finding::new(
-                &root.path,
-                1,
-                "add `unsafe_code = \"forbid\"` to [workspace.lints.rust]",
-            ));
+            findings.push(Finding::new(&root.path, 1, "add `unsafe_code = \"forbid\"` to [workspace.lints.rust]"));
         }
         Ok(_) => {}
         Err(finding) => findings.push(finding),
     }
     for file in source.manifests() {
         let lines: Vec<&str> = file.text.lines().map(str::trim).collect();
-        if !lines
-            .windows(2)
-            .any(|pair| pair == ["[lints]", "workspace = true"])
-        {
-            findings.push(Finding::new(
-                &file.path,
-                1,
-                "add `[lints]` with `workspace = true`",
-            ));
+        if !lines.windows(2).any(|pair| pair == ["[lints]", "workspace = true"]) {
+            findings.push(Finding::new(&file.path, 1, "add `[lints]` with `workspace = true`"));
         }
     }
     findings
@@ -42,12 +31,6 @@ mod tests {
         let good = ("crates/a/Cargo.toml", "[lints]\nworkspace = true\n");
         let bad = ("crates/b/Cargo.toml", "[package]\n");
         let found = check(&Source::of(&[root, good, bad]));
-        assert_eq!(
-            found
-                .iter()
-                .map(|finding| finding.file.as_str())
-                .collect::<Vec<_>>(),
-            ["crates/b/Cargo.toml"]
-        );
+        assert_eq!(found.iter().map(|finding| finding.file.as_str()).collect::<Vec<_>>(), ["crates/b/Cargo.toml"]);
     }
 }

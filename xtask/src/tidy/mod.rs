@@ -30,11 +30,7 @@ struct Finding {
 
 impl Finding {
     fn new(file: impl Into<String>, line: usize, what: impl Into<String>) -> Finding {
-        Finding {
-            file: file.into(),
-            line,
-            what: what.into(),
-        }
+        Finding { file: file.into(), line, what: what.into() }
     }
 }
 
@@ -56,9 +52,7 @@ const CHECKS: &[(&str, Check)] = &[
 
 pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
     if let Some(arg) = args.first() {
-        return Err(Failure::Usage(format!(
-            "`tidy` takes no arguments, and was given `{arg}`"
-        )));
+        return Err(Failure::Usage(format!("`tidy` takes no arguments, and was given `{arg}`")));
     }
     let source = Source::read(&workspace.root)?;
     let mut count = 0;
@@ -66,19 +60,12 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Fa
         let mut findings = check(&source);
         findings.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
         for finding in &findings {
-            println!(
-                "{}:{}: {} [{name}]",
-                finding.file, finding.line, finding.what
-            );
+            println!("{}:{}: {} [{name}]", finding.file, finding.line, finding.what);
         }
         count += findings.len();
     }
     if count == 0 {
-        println!(
-            "tidy: {} checks over {} Rust files found nothing",
-            CHECKS.len(),
-            source.rust_files().count()
-        );
+        println!("tidy: {} checks over {} Rust files found nothing", CHECKS.len(), source.rust_files().count());
         return Ok(ExitCode::SUCCESS);
     }
     println!("tidy: {count} to put right");

@@ -48,13 +48,7 @@ fn check_document(source: &Source, document: &TextFile) -> Vec<Finding> {
 /// The span as a path of this repository, if it looks like one.
 fn as_path(span: &str) -> Option<&str> {
     let plain = |character: char| character.is_ascii_alphanumeric() || "/._-".contains(character);
-    let path = span.split_once(':').map_or(span, |(path, line)| {
-        if line.parse::<u32>().is_ok() {
-            path
-        } else {
-            span
-        }
-    });
+    let path = span.split_once(':').map_or(span, |(path, line)| if line.parse::<u32>().is_ok() { path } else { span });
     let rooted = ROOTS.iter().any(|root| path.starts_with(root));
     let source = path.ends_with(".rs") && path.contains('/');
     let page = path.ends_with(".md") && !path.contains('/');
@@ -67,48 +61,25 @@ mod tests {
 
     #[test]
     fn only_what_looks_like_a_path_of_ours_is_one() {
-        assert_eq!(
-            as_path("crates/db/src/tx.rs:12"),
-            Some("crates/db/src/tx.rs")
-        );
-        assert_eq!(
-            as_path("messaging/src/relay.rs"),
-            Some("messaging/src/relay.rs")
-        );
+        assert_eq!(as_path("crates/db/src/tx.rs:12"), Some("crates/db/src/tx.rs"));
+        assert_eq!(as_path("messaging/src/relay.rs"), Some("messaging/src/relay.rs"));
         assert_eq!(as_path("CHANGELOG.md"), Some("CHANGELOG.md"));
-        for other in [
-            "crates/*/src",
-            "application/json",
-            "onceward up --data x",
-            "/health/live",
-            "docs/decisions/<n>.md",
-        ] {
+        for other in
+            ["crates/*/src", "application/json", "onceward up --data x", "/health/live", "docs/decisions/<n>.md"]
+        {
             assert_eq!(as_path(other), None, "{other}");
         }
     }
 
     #[test]
     fn a_path_that_is_gone_is_found_where_it_is_named() {
-        let readme = (
-            "README.md",
-            "See `crates/a/` and\n`crates/b/src/lib.rs`.\n```\n`crates/c`\n```\n",
-        );
-        let found = check(&Source::of(&[
-            readme,
-            ("ARCHITECTURE.md", ""),
-            ("crates/a/src/lib.rs", "//! A."),
-        ]));
-        assert_eq!(
-            found.iter().map(|finding| finding.line).collect::<Vec<_>>(),
-            [2]
-        );
+        let readme = ("README.md", "See `crates/a/` and\n`crates/b/src/lib.rs`.\n```\n`crates/c`\n```\n");
+        let found = check(&Source::of(&[readme, ("ARCHITECTURE.md", ""), ("crates/a/src/lib.rs", "//! A.")]));
+        assert_eq!(found.iter().map(|finding| finding.line).collect::<Vec<_>>(), [2]);
     }
 
     #[test]
     fn a_missing_document_is_a_finding() {
-        assert_eq!(
-            check(&Source::of(&[("README.md", "")]))[0].file,
-            "ARCHITECTURE.md"
-        );
+        assert_eq!(check(&Source::of(&[("README.md", "")]))[0].file, "ARCHITECTURE.md");
     }
 }

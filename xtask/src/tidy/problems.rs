@@ -12,43 +12,22 @@ pub(super) fn check(source: &Source) -> Vec<Finding> {
         Ok(table) => {
             let codes = literals_after(table, "code:");
             if codes.is_empty() {
-                findings.push(Finding::new(
-                    TABLE,
-                    1,
-                    "no `code: \"…\"` was found: keep the codes in this form",
-                ));
+                findings.push(Finding::new(TABLE, 1, "no `code: \"…\"` was found: keep the codes in this form"));
             }
             findings.extend(without_page(source, table, codes));
         }
         Err(finding) => findings.push(finding),
     }
-    for file in source
-        .rust_files()
-        .filter(|file| !file.path.starts_with("xtask/"))
-    {
-        findings.extend(without_page(
-            source,
-            file,
-            literals_after(file, "Problem::new("),
-        ));
+    for file in source.rust_files().filter(|file| !file.path.starts_with("xtask/")) {
+        findings.extend(without_page(source, file, literals_after(file, "Problem::new(")));
     }
     findings
 }
 
 fn without_page(source: &Source, file: &TextFile, codes: Vec<(usize, String)>) -> Vec<Finding> {
     let page = |code: &str| format!("docs/problems/{code}.md");
-    let missing = codes
-        .into_iter()
-        .filter(|(_, code)| source.file(&page(code)).is_none());
-    missing
-        .map(|(line, code)| {
-            Finding::new(
-                &file.path,
-                line,
-                format!("write {} for `{code}`", page(&code)),
-            )
-        })
-        .collect()
+    let missing = codes.into_iter().filter(|(_, code)| source.file(&page(code)).is_none());
+    missing.map(|(line, code)| Finding::new(&file.path, line, format!("write {} for `{code}`", page(&code)))).collect()
 }
 
 /// String literals outside tests that follow directly on this code.
@@ -56,14 +35,9 @@ fn literals_after(file: &TextFile, code: &str) -> Vec<(usize, String)> {
     let tokens = file.tokens();
     let tests_from = file.tests_from();
     let pairs = tokens.windows(2).filter(|pair| {
-        pair[0].kind == Kind::Code
-            && pair[1].kind == Kind::Text
-            && pair[0].text.trim_end().ends_with(code)
+        pair[0].kind == Kind::Code && pair[1].kind == Kind::Text && pair[0].text.trim_end().ends_with(code)
     });
-    pairs
-        .filter(|pair| pair[1].line < tests_from)
-        .map(|pair| (pair[1].line, pair[1].text.to_owned()))
-        .collect()
+    pairs.filter(|pair| pair[1].line < tests_from).map(|pair| (pair[1].line, pair[1].text.to_owned())).collect()
 }
 
 #[cfg(test)]
@@ -73,17 +47,11 @@ mod tests {
     #[test]
     fn codes_of_the_table_and_of_the_code_want_pages() {
         let found = check(&Source::of(&[
-            (
-                TABLE,
-                "//! Codes.\nProblemType { code: \"not-found\", status: 404 },\nX { code: \"no-page\" }",
-            ),
+            (TABLE, "//! Codes.\nProblemType { code: \"not-found\", status: 404 },\nX { code: \"no-page\" }"),
             ("examples/a/src/a.rs", "//! A.\nProblem::new(\"also-none\")"),
             ("docs/problems/not-found.md", "# Not found"),
         ]));
-        let found: Vec<_> = found
-            .iter()
-            .map(|finding| (finding.line, finding.what.as_str()))
-            .collect();
+        let found: Vec<_> = found.iter().map(|finding| (finding.line, finding.what.as_str())).collect();
         assert_eq!(
             found,
             [

@@ -16,9 +16,7 @@ pub(super) fn check(source: &Source) -> Vec<Finding> {
     for (number, line) in file.lines() {
         let line = line.trim();
         let inside_value = open_brackets > 0;
-        if let Some((key, _)) = line
-            .split_once('=')
-            .filter(|_| !inside_value && !line.starts_with('#'))
+        if let Some((key, _)) = line.split_once('=').filter(|_| !inside_value && !line.starts_with('#'))
             && !previous.starts_with('#')
         {
             let what = format!("say in a comment line above it what `{}` does", key.trim());
@@ -46,10 +44,7 @@ mod tests {
     #[test]
     fn a_setting_without_a_comment_above_it_is_found() {
         let text = "[web]\n# Where to listen.\nlisten = \"x\"\nport = 1\n\n# Several.\nlist = [\n  \"a=b\",\n]\n# c [\nx = 1\ny = 1\n";
-        let found: Vec<usize> = check(&Source::of(&[(DEFAULTS, text)]))
-            .iter()
-            .map(|finding| finding.line)
-            .collect();
+        let found: Vec<usize> = check(&Source::of(&[(DEFAULTS, text)])).iter().map(|finding| finding.line).collect();
         assert_eq!(found, [4, 12]);
     }
 }

@@ -8,20 +8,10 @@ pub(super) fn check(source: &Source) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in source.rust_files() {
         let tests_from = file.tests_from();
-        for token in file
-            .tokens()
-            .iter()
-            .filter(|token| token.kind == Kind::Code)
-        {
-            let sleeping = token
-                .lines()
-                .filter(|(number, line)| *number >= tests_from && line.contains("sleep("));
+        for token in file.tokens().iter().filter(|token| token.kind == Kind::Code) {
+            let sleeping = token.lines().filter(|(number, line)| *number >= tests_from && line.contains("sleep("));
             findings.extend(sleeping.map(|(number, _)| {
-                Finding::new(
-                    &file.path,
-                    number,
-                    "wait for a signal (with a timeout) instead of sleeping",
-                )
+                Finding::new(&file.path, number, "wait for a signal (with a timeout) instead of sleeping")
             }));
         }
     }
@@ -35,14 +25,8 @@ mod tests {
     #[test]
     fn sleeping_is_found_in_tests_and_allowed_elsewhere() {
         let text = "//! A.\n\nfn a() { sleep(A_SECOND) }\n";
-        let found = check(&Source::of(&[
-            ("crates/a/tests/it/a.rs", text),
-            ("crates/a/src/a.rs", text),
-        ]));
+        let found = check(&Source::of(&[("crates/a/tests/it/a.rs", text), ("crates/a/src/a.rs", text)]));
         assert_eq!(found.len(), 1);
-        assert_eq!(
-            (found[0].file.as_str(), found[0].line),
-            ("crates/a/tests/it/a.rs", 3)
-        );
+        assert_eq!((found[0].file.as_str(), found[0].line), ("crates/a/tests/it/a.rs", 3));
     }
 }

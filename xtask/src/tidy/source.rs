@@ -21,10 +21,7 @@ pub(super) struct TextFile {
 impl TextFile {
     /// Lines with their numbers, from 1.
     pub(super) fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
-        self.text
-            .lines()
-            .enumerate()
-            .map(|(index, line)| (index + 1, line))
+        self.text.lines().enumerate().map(|(index, line)| (index + 1, line))
     }
 
     pub(super) fn tokens(&self) -> Vec<Token<'_>> {
@@ -43,9 +40,7 @@ impl TextFile {
             return 1;
         }
         let lines: Vec<&str> = self.text.lines().collect();
-        let begins = lines
-            .windows(2)
-            .position(|pair| pair[0] == "#[cfg(test)]" && pair[1].starts_with("mod tests"));
+        let begins = lines.windows(2).position(|pair| pair[0] == "#[cfg(test)]" && pair[1].starts_with("mod tests"));
         begins.map_or(usize::MAX, |index| index + 1)
     }
 }
@@ -63,10 +58,7 @@ impl Source {
             source.read_folder(root, Path::new(folder))?;
         }
         // At the root, only files: its folders are listed above.
-        for entry in fs::read_dir(root)
-            .map_err(Failure::of("list the workspace"))?
-            .flatten()
-        {
+        for entry in fs::read_dir(root).map_err(Failure::of("list the workspace"))?.flatten() {
             if entry.path().is_file() {
                 source.read_file(root, Path::new(&entry.file_name()))?;
             }
@@ -95,14 +87,10 @@ impl Source {
     }
 
     fn read_file(&mut self, root: &Path, path: &Path) -> Result<(), Failure> {
-        let bytes = fs::read(root.join(path))
-            .map_err(Failure::of(format_args!("read {}", path.display())))?;
+        let bytes = fs::read(root.join(path)).map_err(Failure::of(format_args!("read {}", path.display())))?;
         // What is not text has nothing to check, but its path counts as existing.
         let text = String::from_utf8(bytes).unwrap_or_default();
-        self.files.push(TextFile {
-            path: path.to_string_lossy().into_owned(),
-            text,
-        });
+        self.files.push(TextFile { path: path.to_string_lossy().into_owned(), text });
         Ok(())
     }
 
@@ -112,9 +100,7 @@ impl Source {
 
     /// The Cargo.toml of each member, without the root's.
     pub(super) fn manifests(&self) -> impl Iterator<Item = &TextFile> {
-        self.files
-            .iter()
-            .filter(|file| file.path.ends_with("/Cargo.toml"))
+        self.files.iter().filter(|file| file.path.ends_with("/Cargo.toml"))
     }
 
     pub(super) fn file(&self, path: &str) -> Option<&TextFile> {
@@ -123,17 +109,14 @@ impl Source {
 
     /// A file that a check cannot do without: absent, that is the finding.
     pub(super) fn required(&self, path: &str, why: &str) -> Result<&TextFile, Finding> {
-        self.file(path)
-            .ok_or_else(|| Finding::new(path, 1, format!("this file does not exist; {why}")))
+        self.file(path).ok_or_else(|| Finding::new(path, 1, format!("this file does not exist; {why}")))
     }
 
     /// Whether a file or folder of this name exists, from the root.
     pub(super) fn exists(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
         let inside = format!("{path}/");
-        self.files
-            .iter()
-            .any(|file| file.path == path || file.path.starts_with(&inside))
+        self.files.iter().any(|file| file.path == path || file.path.starts_with(&inside))
     }
 }
 
@@ -141,12 +124,7 @@ impl Source {
 impl Source {
     /// A workspace made of these files.
     pub(super) fn of(files: &[(&str, &str)]) -> Source {
-        let file = |(path, text): &(&str, &str)| TextFile {
-            path: path.to_string(),
-            text: text.to_string(),
-        };
-        Source {
-            files: files.iter().map(file).collect(),
-        }
+        let file = |(path, text): &(&str, &str)| TextFile { path: path.to_string(), text: text.to_string() };
+        Source { files: files.iter().map(file).collect() }
     }
 }

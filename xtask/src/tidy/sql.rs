@@ -4,29 +4,18 @@ use super::Finding;
 use super::source::{Source, TextFile};
 use super::tokens::Kind;
 
-const ABOUT_THE_DATABASE: &[&str] = &[
-    "crates/db/",
-    "crates/transport-postgres/",
-    "crates/bench/",
-    "crates/testkit/",
-    "xtask/",
-];
+const ABOUT_THE_DATABASE: &[&str] =
+    &["crates/db/", "crates/transport-postgres/", "crates/bench/", "crates/testkit/", "xtask/"];
 
 pub(super) fn check(source: &Source) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in source.rust_files().filter(|file| !may_have_sql(file)) {
         let tokens = file.tokens();
         let tests_from = file.tests_from();
-        let sql = tokens.iter().filter(|token| {
-            token.kind == Kind::Text && token.line < tests_from && is_sql(token.text)
-        });
-        findings.extend(sql.map(|token| {
-            Finding::new(
-                &file.path,
-                token.line,
-                "move this SQL into the service's `store`",
-            )
-        }));
+        let sql =
+            tokens.iter().filter(|token| token.kind == Kind::Text && token.line < tests_from && is_sql(token.text));
+        findings
+            .extend(sql.map(|token| Finding::new(&file.path, token.line, "move this SQL into the service's `store`")));
     }
     findings
 }
@@ -36,17 +25,14 @@ fn may_have_sql(file: &TextFile) -> bool {
     path.contains("/store/")
         || path.ends_with("/store.rs")
         || path.contains("/migrations/")
-        || ABOUT_THE_DATABASE
-            .iter()
-            .any(|prefix| path.starts_with(prefix))
+        || ABOUT_THE_DATABASE.iter().any(|prefix| path.starts_with(prefix))
 }
 
 /// A statement, as opposed to a sentence or an HTTP method that begins with the same word.
 fn is_sql(text: &str) -> bool {
     // A line may end in a backslash that continues the literal.
-    let mut words = text
-        .split(|character: char| character.is_whitespace() || character == '\\')
-        .filter(|word| !word.is_empty());
+    let mut words =
+        text.split(|character: char| character.is_whitespace() || character == '\\').filter(|word| !word.is_empty());
     match words.next() {
         Some("SELECT") => words.next().is_some(),
         Some("INSERT") => words.next() == Some("INTO"),
@@ -64,9 +50,7 @@ mod tests {
     #[test]
     fn statements_are_told_from_sentences() {
         assert!(is_sql("SELECT 1"));
-        assert!(is_sql(
-            "\n  WITH due AS MATERIALIZED (SELECT 1) UPDATE t SET a = 1"
-        ));
+        assert!(is_sql("\n  WITH due AS MATERIALIZED (SELECT 1) UPDATE t SET a = 1"));
         assert!(is_sql("UPDATE onceward.lease \\\n SET number = 1"));
         assert!(!is_sql("DELETE /orders/1"));
         assert!(!is_sql("Select one of these"));
@@ -82,16 +66,9 @@ mod tests {
     #[test]
     fn sql_may_stand_in_a_store_and_in_tests() {
         let text = "//! A.\nconst Q: &str = \"SELECT 1\";\n";
-        let paths = [
-            "crates/a/src/store/q.rs",
-            "crates/a/src/store.rs",
-            "crates/a/tests/it/q.rs",
-            "crates/db/src/q.rs",
-        ];
+        let paths =
+            ["crates/a/src/store/q.rs", "crates/a/src/store.rs", "crates/a/tests/it/q.rs", "crates/db/src/q.rs"];
         assert_eq!(check(&Source::of(&paths.map(|path| (path, text)))), []);
-        assert_eq!(
-            check(&Source::of(&[("crates/a/src/routes.rs", text)]))[0].line,
-            2
-        );
+        assert_eq!(check(&Source::of(&[("crates/a/src/routes.rs", text)]))[0].line, 2);
     }
 }

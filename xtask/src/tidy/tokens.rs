@@ -24,23 +24,13 @@ impl<'a> Token<'a> {
     /// Its lines with their numbers in the file.
     pub(super) fn lines(&self) -> impl Iterator<Item = (usize, &'a str)> {
         let first = self.line;
-        self.text
-            .split('\n')
-            .enumerate()
-            .map(move |(index, line)| (first + index, line))
+        self.text.split('\n').enumerate().map(move |(index, line)| (first + index, line))
     }
 }
 
 /// The source as a sequence of tokens; quotes themselves are in none of them.
 pub(super) fn tokens(source: &str) -> Vec<Token<'_>> {
-    let mut scanner = Scanner {
-        source,
-        at: 0,
-        code_from: 0,
-        line: 1,
-        counted_to: 0,
-        tokens: Vec::new(),
-    };
+    let mut scanner = Scanner { source, at: 0, code_from: 0, line: 1, counted_to: 0, tokens: Vec::new() };
     while scanner.at < source.len() {
         scanner.step();
     }
@@ -103,24 +93,15 @@ impl Scanner<'_> {
     fn push(&mut self, kind: Kind, start: usize, end: usize) {
         self.line += self.source[self.counted_to..start].matches('\n').count();
         self.counted_to = start;
-        self.tokens.push(Token {
-            kind,
-            text: &self.source[start..end],
-            line: self.line,
-        });
+        self.tokens.push(Token { kind, text: &self.source[start..end], line: self.line });
     }
 }
 
 /// `r"`, `r#"`, `br##"` and their kind: the number of hashes.
 fn raw_string_hashes(rest: &str) -> Option<usize> {
-    let after = rest
-        .strip_prefix("br")
-        .or_else(|| rest.strip_prefix("cr"))
-        .or_else(|| rest.strip_prefix('r'))?;
+    let after = rest.strip_prefix("br").or_else(|| rest.strip_prefix("cr")).or_else(|| rest.strip_prefix('r'))?;
     let unhashed = after.trim_start_matches('#');
-    unhashed
-        .starts_with('"')
-        .then_some(after.len() - unhashed.len())
+    unhashed.starts_with('"').then_some(after.len() - unhashed.len())
 }
 
 fn string_len(inside: &str) -> usize {
@@ -158,14 +139,10 @@ fn char_literal_len(rest: &str) -> usize {
     if let Some(escaped) = inside.strip_prefix('\\') {
         // The character after the backslash may itself be a quote.
         let skip = 1 + escaped.chars().next().map_or(0, char::len_utf8);
-        return inside[skip..]
-            .find('\'')
-            .map_or(1, |close| 1 + skip + close + 1);
+        return inside[skip..].find('\'').map_or(1, |close| 1 + skip + close + 1);
     }
     match inside.chars().next() {
-        Some(character) if inside[character.len_utf8()..].starts_with('\'') => {
-            1 + character.len_utf8() + 1
-        }
+        Some(character) if inside[character.len_utf8()..].starts_with('\'') => 1 + character.len_utf8() + 1,
         _ => 1,
     }
 }
@@ -175,10 +152,7 @@ mod tests {
     use super::*;
 
     fn check(source: &str, expected: &[(Kind, &str, usize)]) {
-        let found: Vec<_> = tokens(source)
-            .iter()
-            .map(|token| (token.kind, token.text, token.line))
-            .collect();
+        let found: Vec<_> = tokens(source).iter().map(|token| (token.kind, token.text, token.line)).collect();
         assert_eq!(found, expected);
     }
 
@@ -198,10 +172,7 @@ mod tests {
 
     #[test]
     fn raw_strings_end_at_their_own_hashes() {
-        check(
-            "r#\"a \"quoted\"\nword\"#;c",
-            &[(Kind::Text, "a \"quoted\"\nword", 1), (Kind::Code, ";c", 2)],
-        );
+        check("r#\"a \"quoted\"\nword\"#;c", &[(Kind::Text, "a \"quoted\"\nword", 1), (Kind::Code, ";c", 2)]);
     }
 
     #[test]
@@ -214,12 +185,6 @@ mod tests {
 
     #[test]
     fn block_comments_nest() {
-        check(
-            "/* a /* b */ c */d",
-            &[
-                (Kind::Comment, "/* a /* b */ c */", 1),
-                (Kind::Code, "d", 1),
-            ],
-        );
+        check("/* a /* b */ c */d", &[(Kind::Comment, "/* a /* b */ c */", 1), (Kind::Code, "d", 1)]);
     }
 }

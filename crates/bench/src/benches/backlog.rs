@@ -37,14 +37,7 @@ pub(crate) async fn run(settings: &Settings) -> anyhow::Result<Vec<Figure>> {
     let large_rate = TAKEN as f64 / drain(&bench, TAKEN).await?;
     producer.stop().await;
     bench.end().await?;
-    Ok(vec![Figure::at_least(
-        NAME,
-        "rate_with_a_long_backlog",
-        large_rate,
-        "msg/s",
-        small_rate,
-        0.9,
-    )])
+    Ok(vec![Figure::at_least(NAME, "rate_with_a_long_backlog", large_rate, "msg/s", small_rate, 0.9)])
 }
 
 /// Seconds a fresh worker takes from its first message to its `count`th.

@@ -31,22 +31,14 @@ pub(crate) async fn run(settings: &Settings) -> anyhow::Result<Vec<Figure>> {
     load::publish(instance.db(), 10).await?;
     // Turn and turn about, so that a change of the machine's mood meets all of them.
     for n in 1..=ROUNDS {
-        for (i, publish) in [Publish::No, Publish::Plain, Publish::Keyed]
-            .into_iter()
-            .enumerate()
-        {
+        for (i, publish) in [Publish::No, Publish::Plain, Publish::Keyed].into_iter().enumerate() {
             let before = bench.wal_bytes().await?;
             let rate = load::rate(settings.clients, round, async |_| {
-                Ok(Box::new(Business {
-                    db: instance.db().clone(),
-                    publish,
-                }) as Box<dyn Operation>)
+                Ok(Box::new(Business { db: instance.db().clone(), publish }) as Box<dyn Operation>)
             })
             .await?;
             rates[i] += rate / f64::from(ROUNDS);
-            wal[i] += (bench.wal_bytes().await? - before)
-                / (rate * round.as_secs_f64())
-                / f64::from(ROUNDS);
+            wal[i] += (bench.wal_bytes().await? - before) / (rate * round.as_secs_f64()) / f64::from(ROUNDS);
             progress.at(format!("round {n} of {ROUNDS}"));
         }
     }
@@ -68,15 +60,8 @@ impl Operation for Business {
     fn once(&mut self) -> Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send + '_>> {
         Box::pin(async {
             let mut tx = self.db.begin(load::scope()).await?;
-            tx.execute(
-                store::INSERT_BUSINESS,
-                &[
-                    &"bench",
-                    &Uuid::now_v7(),
-                    &"a business row of ordinary size",
-                ],
-            )
-            .await?;
+            tx.execute(store::INSERT_BUSINESS, &[&"bench", &Uuid::now_v7(), &"a business row of ordinary size"])
+                .await?;
             if self.publish != Publish::No {
                 outbox::publish(&mut tx, &Done::new(self.publish == Publish::Keyed)).await?;
             }

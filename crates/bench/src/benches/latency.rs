@@ -14,35 +14,19 @@ const PAUSE: Duration = Duration::from_millis(40);
 
 pub(crate) async fn run(settings: &Settings) -> anyhow::Result<Vec<Figure>> {
     let bench = Bench::start(settings, true).await?;
-    let samples = settings.messages.map_or(500, |messages| {
-        usize::try_from(messages).unwrap_or(usize::MAX)
-    });
+    let samples = settings.messages.map_or(500, |messages| usize::try_from(messages).unwrap_or(usize::MAX));
     let mut worker = bench.instance()?;
     worker.run_consumers();
     let publisher = bench.instance()?;
-    let mut progress = Progress::new(format!(
-        "latency: {samples} messages to another instance, then to the same"
-    ));
+    let mut progress = Progress::new(format!("latency: {samples} messages to another instance, then to the same"));
     let other = measure(&bench, &publisher, samples, &mut progress).await?;
     let same = measure(&bench, &worker, samples, &mut progress).await?;
     worker.stop().await;
     publisher.stop().await;
     bench.end().await?;
     Ok(vec![
-        Figure::at_most(
-            NAME,
-            "other_instance_p50",
-            percentile(&other, 50),
-            "ms",
-            2.0,
-        ),
-        Figure::at_most(
-            NAME,
-            "other_instance_p99",
-            percentile(&other, 99),
-            "ms",
-            6.0,
-        ),
+        Figure::at_most(NAME, "other_instance_p50", percentile(&other, 50), "ms", 2.0),
+        Figure::at_most(NAME, "other_instance_p99", percentile(&other, 99), "ms", 6.0),
         Figure::at_most(NAME, "same_instance_p50", percentile(&same, 50), "ms", 2.0),
         Figure::at_most(NAME, "same_instance_p99", percentile(&same, 99), "ms", 6.0),
     ])
@@ -60,13 +44,7 @@ async fn measure(
         load::publish(publisher.db(), 1).await?;
         let committed = Instant::now();
         tokio::time::timeout(Duration::from_secs(10), bench.seen.signal.notified()).await?;
-        let started = bench
-            .seen
-            .last_start
-            .lock()
-            .expect("no panic while held")
-            .take()
-            .unwrap_or(committed);
+        let started = bench.seen.last_start.lock().expect("no panic while held").take().unwrap_or(committed);
         // The first few make connections and plans.
         if n >= 10 {
             waits.push(started.saturating_duration_since(committed).as_secs_f64() * 1000.0);

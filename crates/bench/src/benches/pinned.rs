@@ -31,10 +31,7 @@ pub(crate) async fn run(settings: &Settings) -> anyhow::Result<Vec<Figure>> {
         let step = Duration::from_secs(3).min(held - WINDOW - waited);
         let rate = load::handled_rate(&bench, step).await;
         waited += step;
-        progress.at(format!(
-            "{free:.0} msg/s free; held {} s: {rate:.0} msg/s",
-            waited.as_secs()
-        ));
+        progress.at(format!("{free:.0} msg/s free; held {} s: {rate:.0} msg/s", waited.as_secs()));
     }
     let pinned = load::handled_rate(&bench, WINDOW).await;
     holder.batch_execute("ROLLBACK").await?;
@@ -42,12 +39,5 @@ pub(crate) async fn run(settings: &Settings) -> anyhow::Result<Vec<Figure>> {
     worker.stop().await;
     producer.stop().await;
     bench.end().await?;
-    Ok(vec![Figure::at_least(
-        NAME,
-        "rate_while_pinned",
-        pinned,
-        "msg/s",
-        free,
-        0.9,
-    )])
+    Ok(vec![Figure::at_least(NAME, "rate_while_pinned", pinned, "msg/s", free, 0.9)])
 }

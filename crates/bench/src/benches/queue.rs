@@ -18,12 +18,8 @@ pub(crate) async fn run(settings: &Settings) -> anyhow::Result<Vec<Figure>> {
     let bench = Bench::start(settings, false).await?;
     let time = Duration::from_secs(settings.seconds.unwrap_or(10));
     let count = settings.messages.unwrap_or(100_000);
-    let mut progress = Progress::new(format!(
-        "queue: limit of one-row inserts, {} clients",
-        settings.clients
-    ));
-    let limit =
-        load::one_row_inserts(&bench, settings.clients, time.min(Duration::from_secs(8))).await?;
+    let mut progress = Progress::new(format!("queue: limit of one-row inserts, {} clients", settings.clients));
+    let limit = load::one_row_inserts(&bench, settings.clients, time.min(Duration::from_secs(8))).await?;
 
     progress.at(format!("{limit:.0} tx/s; preloading {count} messages"));
     let producer = bench.instance()?;
@@ -47,8 +43,7 @@ pub(crate) async fn run(settings: &Settings) -> anyhow::Result<Vec<Figure>> {
     let published = producers.published.clone();
     producers.stop().await?;
     load::handled(&bench, published.load(Ordering::Relaxed)).await?;
-    let limit_again =
-        load::one_row_inserts(&bench, settings.clients, time.min(Duration::from_secs(8))).await?;
+    let limit_again = load::one_row_inserts(&bench, settings.clients, time.min(Duration::from_secs(8))).await?;
     let limit = (limit + limit_again) / 2.0;
 
     worker.stop().await;

@@ -51,9 +51,7 @@ async fn an_update_or_delete_that_forgets_its_filter_touches_only_its_own_tenant
     let tx = db.begin(tenant("acme")).await.expect("a connection");
     let updated = tx.execute("UPDATE probe.note SET text = 'mine'", &[]).await;
     assert_eq!(updated.expect("it may update"), 2);
-    let foreign = tx
-        .execute("DELETE FROM probe.note WHERE id = 11", &[])
-        .await;
+    let foreign = tx.execute("DELETE FROM probe.note WHERE id = 11", &[]).await;
     assert_eq!(foreign.expect("it may try"), 0);
     let deleted = tx.execute("DELETE FROM probe.note", &[]).await;
     assert_eq!(deleted.expect("it may delete"), 2);
@@ -65,39 +63,18 @@ async fn an_update_or_delete_that_forgets_its_filter_touches_only_its_own_tenant
 async fn a_row_cannot_be_written_or_moved_to_another_tenant() {
     let (_database, db) = two_tenants().await;
     let tx = db.begin(tenant("acme")).await.expect("a connection");
-    let inserted = tx
-        .execute(
-            "INSERT INTO probe.note (tenant_id, id) VALUES ('globex', 99)",
-            &[],
-        )
-        .await;
-    assert_eq!(
-        code(&inserted.expect_err("a foreign row")),
-        INSUFFICIENT_PRIVILEGE
-    );
+    let inserted = tx.execute("INSERT INTO probe.note (tenant_id, id) VALUES ('globex', 99)", &[]).await;
+    assert_eq!(code(&inserted.expect_err("a foreign row")), INSUFFICIENT_PRIVILEGE);
     drop(tx);
     let tx = db.begin(tenant("acme")).await.expect("a connection");
-    let moved = tx
-        .execute(
-            "UPDATE probe.note SET tenant_id = 'globex' WHERE id = 1",
-            &[],
-        )
-        .await;
-    assert_eq!(
-        code(&moved.expect_err("a moved row")),
-        INSUFFICIENT_PRIVILEGE
-    );
+    let moved = tx.execute("UPDATE probe.note SET tenant_id = 'globex' WHERE id = 1", &[]).await;
+    assert_eq!(code(&moved.expect_err("a moved row")), INSUFFICIENT_PRIVILEGE);
 }
 
 #[tokio::test]
 async fn the_application_role_cannot_touch_the_engines_tables() {
     let database = migrated().await;
-    migrate::migrate(
-        &database.config(),
-        &[onceward::transport_postgres::MIGRATIONS],
-    )
-    .await
-    .expect("the bus migrates");
+    migrate::migrate(&database.config(), &[onceward::transport_postgres::MIGRATIONS]).await.expect("the bus migrates");
     let db = connect(&database, 1);
     for statement in [
         "INSERT INTO onceward.message_log (seq) VALUES (1)",
@@ -129,21 +106,10 @@ async fn an_actors_name_cannot_leave_its_quotes() {
         "''",
         "$$; RESET ROLE; $$",
     ] {
-        let scope = Scope {
-            actor: Actor {
-                user_id: Some(name.to_owned()),
-                service: None,
-            },
-            ..tenant("acme")
-        };
+        let scope = Scope { actor: Actor { user_id: Some(name.to_owned()), service: None }, ..tenant("acme") };
         let tx = db.begin(scope).await.expect("a connection");
-        let row = tx
-            .query_one(
-                "SELECT current_setting('onceward.actor'), current_user::text",
-                &[],
-            )
-            .await
-            .expect("a row");
+        let row =
+            tx.query_one("SELECT current_setting('onceward.actor'), current_user::text", &[]).await.expect("a row");
         assert_eq!(row.get::<_, &str>(0), name);
         assert_eq!(row.get::<_, &str>(1), onceward_db::APP_ROLE);
         assert_eq!(seen_in(&tx).await, [1, 2]);

@@ -8,17 +8,12 @@ const CHANNEL: &str = "probe_channel";
 
 async fn next(listener: &mut Listener) -> Heard {
     let heard = tokio::time::timeout(PATIENCE, listener.next()).await;
-    heard
-        .expect("something is heard")
-        .expect("a listener never ends")
+    heard.expect("something is heard").expect("a listener never ends")
 }
 
 async fn notify(database: &TestDb, text: &str) {
     let owner = database.owner().await;
-    owner
-        .execute("SELECT pg_notify($1, $2)", &[&CHANNEL, &text])
-        .await
-        .expect("it notifies");
+    owner.execute("SELECT pg_notify($1, $2)", &[&CHANNEL, &text]).await.expect("it notifies");
 }
 
 #[tokio::test]

@@ -20,12 +20,8 @@ async fn several_instances_that_start_at_once_apply_each_step_once() {
         let config = database.config();
         instances.spawn(async move { migrate::migrate(&config, &[MIGRATIONS]).await });
     }
-    let applied: Vec<String> = instances
-        .join_all()
-        .await
-        .into_iter()
-        .flat_map(|result| result.expect("every instance succeeds"))
-        .collect();
+    let applied: Vec<String> =
+        instances.join_all().await.into_iter().flat_map(|result| result.expect("every instance succeeds")).collect();
     assert_eq!(applied, ["probe/0001_note"]);
 }
 
@@ -33,15 +29,10 @@ async fn several_instances_that_start_at_once_apply_each_step_once() {
 async fn a_step_that_was_changed_after_it_was_applied_is_refused_and_named() {
     const CHANGED: Migrations = Migrations {
         schema: "probe",
-        steps: &[Migration {
-            name: "0001_note",
-            sql: "CREATE TABLE probe.other (id int)",
-        }],
+        steps: &[Migration { name: "0001_note", sql: "CREATE TABLE probe.other (id int)" }],
     };
     let database = TestDb::empty().await;
-    migrate::migrate(&database.config(), &[MIGRATIONS])
-        .await
-        .expect("the first time");
+    migrate::migrate(&database.config(), &[MIGRATIONS]).await.expect("the first time");
     let problem = refused(migrate::migrate(&database.config(), &[CHANGED]).await);
     assert!(problem.contains("probe/0001_note"), "{problem}");
     assert!(problem.contains("new step"), "{problem}");
@@ -54,19 +45,13 @@ async fn a_step_that_was_changed_after_it_was_applied_is_refused_and_named() {
 async fn a_step_that_fails_leaves_nothing_and_can_be_corrected() {
     const BROKEN: Migrations = Migrations {
         schema: "probe",
-        steps: &[Migration {
-            name: "0001_note",
-            sql: "CREATE TABLE probe.half (id int); SELECT 1 / 0",
-        }],
+        steps: &[Migration { name: "0001_note", sql: "CREATE TABLE probe.half (id int); SELECT 1 / 0" }],
     };
     let database = TestDb::empty().await;
     let problem = refused(migrate::migrate(&database.config(), &[BROKEN]).await);
     assert!(problem.contains("division by zero"), "{problem}");
     let owner = database.owner().await;
-    let half = owner
-        .query_one("SELECT to_regclass('probe.half') IS NULL", &[])
-        .await
-        .expect("a row");
+    let half = owner.query_one("SELECT to_regclass('probe.half') IS NULL", &[]).await.expect("a row");
     assert!(half.get::<_, bool>(0), "half a step was kept");
     let applied = migrate::migrate(&database.config(), &[MIGRATIONS]).await;
     assert_eq!(applied.expect("the corrected step"), ["probe/0001_note"]);
@@ -91,28 +76,18 @@ async fn a_tenants_table_without_row_level_security_is_refused_and_named() {
 #[tokio::test]
 async fn a_required_column_that_is_missing_is_named() {
     const REQUIRED: &[RequiredTable] = &[
-        RequiredTable {
-            table: "probe.note",
-            columns: &["tenant_id", "id", "colour"],
-        },
-        RequiredTable {
-            table: "probe.absent",
-            columns: &["id"],
-        },
+        RequiredTable { table: "probe.note", columns: &["tenant_id", "id", "colour"] },
+        RequiredTable { table: "probe.absent", columns: &["id"] },
     ];
     let database = crate::support::migrated().await;
     let db = Db::connect(database.config()).expect("valid settings");
-    let missing = requirements::missing(&db, REQUIRED)
-        .await
-        .expect("an answer");
+    let missing = requirements::missing(&db, REQUIRED).await.expect("an answer");
     assert_eq!(missing, ["probe.absent.id", "probe.note.colour"]);
     let owner = database.owner().await;
     owner
         .batch_execute("ALTER TABLE probe.note ADD colour text; CREATE TABLE probe.absent (id int)")
         .await
         .expect("the owner may change tables");
-    let missing = requirements::missing(&db, REQUIRED)
-        .await
-        .expect("an answer");
+    let missing = requirements::missing(&db, REQUIRED).await.expect("an answer");
     assert_eq!(missing, Vec::<String>::new());
 }

@@ -19,10 +19,7 @@ impl OwnServer {
         let settings = [("fsync", "off"), ("shared_buffers", "16MB")]
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .to_vec();
-        let options = ClusterOptions {
-            settings,
-            ..ClusterOptions::default()
-        };
+        let options = ClusterOptions { settings, ..ClusterOptions::default() };
         let cluster = Cluster::start(&programs, &folder, options).expect("a server starts");
         Self { cluster, folder }
     }
@@ -39,19 +36,14 @@ impl Drop for OwnServer {
 async fn a_database_that_is_gone_is_reported_as_unavailable_and_used_again_when_it_is_back() {
     let mut server = OwnServer::start();
     let config = DbConfig::new(server.cluster.url("postgres"));
-    migrate::migrate(&config, &[MIGRATIONS])
-        .await
-        .expect("it migrates");
+    migrate::migrate(&config, &[MIGRATIONS]).await.expect("it migrates");
     let db = Db::connect(config.clone()).expect("valid settings");
     let tx = db.begin(tenant("acme")).await.expect("a connection");
     note(&tx, 1).await.expect("it writes");
 
     server.cluster.stop(Shutdown::Immediate).expect("it stops");
     let committed = tx.commit().await.expect_err("nobody answers");
-    assert!(
-        matches!(committed, DbError::OutcomeUnknown),
-        "{committed:?}"
-    );
+    assert!(matches!(committed, DbError::OutcomeUnknown), "{committed:?}");
     let begun = eventually("the outage is noticed", || async {
         match db.begin(tenant("acme")).await {
             Err(error) => Some(error),
@@ -61,10 +53,7 @@ async fn a_database_that_is_gone_is_reported_as_unavailable_and_used_again_when_
     .await;
     assert!(begun.is_unavailable(), "{begun:?}");
     let migrated = migrate::migrate(&config, &[MIGRATIONS]).await;
-    assert!(
-        matches!(migrated, Err(DbError::Unavailable(_))),
-        "{migrated:?}"
-    );
+    assert!(matches!(migrated, Err(DbError::Unavailable(_))), "{migrated:?}");
 
     server.cluster.restart().expect("it starts again");
     eventually("it is used again", || async {
@@ -78,21 +67,14 @@ async fn a_database_that_is_gone_is_reported_as_unavailable_and_used_again_when_
 
 #[tokio::test]
 async fn an_address_that_is_not_one_is_a_mistake_in_the_settings() {
-    let error = Db::connect(DbConfig::new("not an address"))
-        .err()
-        .expect("no address");
+    let error = Db::connect(DbConfig::new("not an address")).err().expect("no address");
     assert!(matches!(error, DbError::Config(_)), "{error:?}");
     assert!(error.to_string().contains("DATABASE_URL"), "{error}");
 }
 
 #[tokio::test]
 async fn a_process_can_start_before_its_database() {
-    let db = Db::connect(DbConfig::new("postgres://onceward@127.0.0.1:1/none"))
-        .expect("no connection is made yet");
-    let error = db
-        .begin(tenant("acme"))
-        .await
-        .err()
-        .expect("nobody listens there");
+    let db = Db::connect(DbConfig::new("postgres://onceward@127.0.0.1:1/none")).expect("no connection is made yet");
+    let error = db.begin(tenant("acme")).await.err().expect("nobody listens there");
     assert!(matches!(error, DbError::Unavailable(_)), "{error:?}");
 }

@@ -68,9 +68,7 @@ async fn a_statement_that_cannot_even_be_prepared_costs_only_what_came_after_the
     let mut tx = db.begin(tenant("acme")).await.expect("a connection");
     note(&tx, 1).await.expect("before");
     let point = tx.savepoint();
-    tx.query("SELECT nothing FROM probe.nowhere", &[])
-        .await
-        .expect_err("there is no such table");
+    tx.query("SELECT nothing FROM probe.nowhere", &[]).await.expect_err("there is no such table");
     tx.rollback_to(point).await.expect("the error is undone");
     tx.release(point);
     note(&tx, 2).await.expect("after");

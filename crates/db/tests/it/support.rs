@@ -20,9 +20,7 @@ pub const MIGRATIONS: Migrations = Migrations {
 /// A migrated database.
 pub async fn migrated() -> TestDb {
     let database = TestDb::empty().await;
-    migrate::migrate(&database.config(), &[MIGRATIONS])
-        .await
-        .expect("the migrations apply");
+    migrate::migrate(&database.config(), &[MIGRATIONS]).await.expect("the migrations apply");
     database
 }
 
@@ -40,12 +38,7 @@ pub fn tenant(name: &str) -> Scope {
 /// Inserts a note of the transaction's tenant.
 pub async fn note(tx: &Tx, id: i32) -> Result<(), DbError> {
     let tenant = tx.tenant()?.as_str();
-    tx.execute(
-        "INSERT INTO probe.note (tenant_id, id) VALUES ($1, $2)",
-        &[&tenant, &id],
-    )
-    .await
-    .map(drop)
+    tx.execute("INSERT INTO probe.note (tenant_id, id) VALUES ($1, $2)", &[&tenant, &id]).await.map(drop)
 }
 
 /// The ids that a transaction of `scope` sees, asked without a filter.
@@ -55,9 +48,6 @@ pub async fn visible(db: &Db, scope: Scope) -> Vec<i32> {
 }
 
 pub async fn seen_in(tx: &Tx) -> Vec<i32> {
-    let rows = tx
-        .query("SELECT id FROM probe.note ORDER BY id", &[])
-        .await
-        .expect("the table can be read");
+    let rows = tx.query("SELECT id FROM probe.note ORDER BY id", &[]).await.expect("the table can be read");
     rows.iter().map(|row| row.get(0)).collect()
 }

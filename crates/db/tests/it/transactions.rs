@@ -12,15 +12,9 @@ async fn a_dropped_transaction_is_undone_and_its_connection_comes_back_clean() {
     note(&tx, 1).await.expect("it writes");
     drop(tx);
     // There is one connection only, so this is the same one.
-    let tx = db
-        .begin(Scope::platform("probe"))
-        .await
-        .expect("it came back");
+    let tx = db.begin(Scope::platform("probe")).await.expect("it came back");
     let row = tx
-        .query_one(
-            "SELECT current_setting('onceward.tenant_id', true), count(*) FROM probe.note",
-            &[],
-        )
+        .query_one("SELECT current_setting('onceward.tenant_id', true), count(*) FROM probe.note", &[])
         .await
         .expect("a row");
     assert_eq!(row.get::<_, Option<&str>>(0).unwrap_or(""), "");
@@ -57,10 +51,7 @@ async fn a_statements_error_says_what_the_server_said_and_not_what_the_row_held(
     let db = connect(&database, 1);
     let tx = db.begin(tenant("acme")).await.expect("a connection");
     note(&tx, 4711).await.expect("the first");
-    let error = note(&tx, 4711)
-        .await
-        .expect_err("the same again")
-        .to_string();
+    let error = note(&tx, 4711).await.expect_err("the same again").to_string();
     assert!(error.contains("23505"), "{error}");
     assert!(!error.contains("4711"), "{error}");
 }
@@ -87,21 +78,8 @@ async fn a_caller_who_waits_too_long_for_a_connection_is_told_that_all_are_busy(
     (config.pool_size, config.acquire_timeout_ms) = (1, 50);
     let db = onceward_db::Db::connect(config).expect("valid settings");
     let held = db.begin(tenant("acme")).await.expect("the only connection");
-    let error = db
-        .begin(tenant("acme"))
-        .await
-        .err()
-        .expect("there is no second");
-    assert!(
-        matches!(
-            error,
-            DbError::Busy {
-                pool_size: 1,
-                waited_ms: 50
-            }
-        ),
-        "{error}"
-    );
+    let error = db.begin(tenant("acme")).await.err().expect("there is no second");
+    assert!(matches!(error, DbError::Busy { pool_size: 1, waited_ms: 50 }), "{error}");
     assert!(error.is_transient());
     drop(held);
     db.begin(tenant("acme")).await.expect("it is free again");
@@ -115,10 +93,7 @@ async fn a_connection_that_the_server_ended_is_replaced() {
     let row = tx.query_one("SELECT pg_backend_pid()", &[]).await;
     let pid: i32 = row.expect("a row").get(0);
     let owner = database.owner().await;
-    owner
-        .execute("SELECT pg_terminate_backend($1)", &[&pid])
-        .await
-        .expect("the owner may end it");
+    owner.execute("SELECT pg_terminate_backend($1)", &[&pid]).await.expect("the owner may end it");
     let error = eventually("the loss is noticed", || async { note(&tx, 1).await.err() }).await;
     assert!(error.is_unavailable(), "{error}");
     drop(tx);

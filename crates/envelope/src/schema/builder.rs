@@ -44,19 +44,15 @@ pub struct SchemaRegistryBuilder {
 impl SchemaRegistryBuilder {
     /// Adds a schema from its JSON text.
     pub fn add_json(self, text: &str) -> Result<Self, RegistryError> {
-        let schema = serde_json::from_str(text).map_err(|error| RegistryError::NotJson {
-            reason: error.to_string(),
-        })?;
+        let schema =
+            serde_json::from_str(text).map_err(|error| RegistryError::NotJson { reason: error.to_string() })?;
         self.add(schema)
     }
 
     /// Adds a schema. The same schema may be added again: two services may share a contract.
     #[expect(clippy::should_implement_trait, reason = "a builder's verb, not a sum")]
     pub fn add(mut self, schema: Value) -> Result<Self, RegistryError> {
-        let id = schema
-            .get("$id")
-            .and_then(Value::as_str)
-            .filter(|id| !id.is_empty());
+        let id = schema.get("$id").and_then(Value::as_str).filter(|id| !id.is_empty());
         let id = id.ok_or(RegistryError::MissingId)?.to_owned();
         match self.schemas.get(&id) {
             Some(known) if *known != schema => Err(RegistryError::Conflict { schema_id: id }),
@@ -78,22 +74,11 @@ impl SchemaRegistryBuilder {
                 .should_ignore_unknown_formats(false)
                 .with_retriever(Siblings(Arc::clone(&known)))
                 .build(schema)
-                .map_err(|error| RegistryError::Invalid {
-                    schema_id: id.clone(),
-                    reason: error.to_string(),
-                })?;
-            Ok((
-                id.clone(),
-                Contract {
-                    schema: schema.clone(),
-                    validator,
-                },
-            ))
+                .map_err(|error| RegistryError::Invalid { schema_id: id.clone(), reason: error.to_string() })?;
+            Ok((id.clone(), Contract { schema: schema.clone(), validator }))
         };
         let schemas: BTreeMap<_, _> = known.iter().map(compile).collect::<Result<_, _>>()?;
-        Ok(SchemaRegistry {
-            schemas: Arc::new(schemas),
-        })
+        Ok(SchemaRegistry { schemas: Arc::new(schemas) })
     }
 }
 
@@ -108,8 +93,6 @@ impl Retrieve for Siblings {
         let uri = uri.as_str();
         let id = uri.strip_prefix(DEFAULT_BASE).unwrap_or(uri);
         let found = self.0.get(id).cloned();
-        found.ok_or_else(|| {
-            format!("$ref names {id:?}, which is not among the registered schemas").into()
-        })
+        found.ok_or_else(|| format!("$ref names {id:?}, which is not among the registered schemas").into())
     }
 }

@@ -37,10 +37,7 @@ pub enum SchemaError {
         schema_id: String,
     },
     /// The value breaks the contract.
-    #[error(
-        "the payload does not obey {schema_id}: {}",
-        violation::join(violations)
-    )]
+    #[error("the payload does not obey {schema_id}: {}", violation::join(violations))]
     Violations {
         /// The `$id` of the contract.
         schema_id: String,
@@ -58,23 +55,15 @@ impl SchemaRegistry {
     /// Checks `value` against the contract `schema_id`.
     pub fn validate(&self, schema_id: &str, value: &Value) -> Result<(), SchemaError> {
         let Some(contract) = self.schemas.get(schema_id) else {
-            return Err(SchemaError::Unknown {
-                schema_id: schema_id.to_owned(),
-            });
+            return Err(SchemaError::Unknown { schema_id: schema_id.to_owned() });
         };
         // Nearly every message is valid, and the plain check is much cheaper than collecting errors.
         if contract.validator.is_valid(value) {
             return Ok(());
         }
         let errors = contract.validator.iter_errors(value);
-        let violations = errors
-            .flat_map(violation::from_error)
-            .take(VIOLATIONS_MAX)
-            .collect();
-        Err(SchemaError::Violations {
-            schema_id: schema_id.to_owned(),
-            violations,
-        })
+        let violations = errors.flat_map(violation::from_error).take(VIOLATIONS_MAX).collect();
+        Err(SchemaError::Violations { schema_id: schema_id.to_owned(), violations })
     }
 
     /// Whether a contract with this `$id` is registered.
@@ -95,11 +84,8 @@ impl SchemaRegistry {
     /// The versions of an event that are registered, in ascending order: `versions_of("payment.posted")`.
     pub fn versions_of(&self, name: &str) -> Vec<u16> {
         let ids = self.schemas.keys();
-        let mut versions: Vec<u16> = ids
-            .filter_map(|id| split_version(id))
-            .filter(|(of, _)| *of == name)
-            .map(|(_, version)| version)
-            .collect();
+        let mut versions: Vec<u16> =
+            ids.filter_map(|id| split_version(id)).filter(|(of, _)| *of == name).map(|(_, version)| version).collect();
         versions.sort_unstable();
         versions
     }

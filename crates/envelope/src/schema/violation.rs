@@ -23,21 +23,13 @@ pub struct Violation {
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = if self.path.is_empty() {
-            "/"
-        } else {
-            &self.path
-        };
+        let path = if self.path.is_empty() { "/" } else { &self.path };
         write!(f, "{path}: {}", self.message)
     }
 }
 
 pub(super) fn join(violations: &[Violation]) -> String {
-    violations
-        .iter()
-        .map(Violation::to_string)
-        .collect::<Vec<_>>()
-        .join("; ")
+    violations.iter().map(Violation::to_string).collect::<Vec<_>>().join("; ")
 }
 
 /// One library error is several faults when it lists several fields.
@@ -45,33 +37,18 @@ pub(super) fn from_error(error: ValidationError<'_>) -> Vec<Violation> {
     let path = error.instance_path().as_str();
     match error.kind() {
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
-            unexpected
-                .iter()
-                .map(|name| at_field(path, name, format!("unknown field {}", quoted(name))))
-                .collect()
+            unexpected.iter().map(|name| at_field(path, name, format!("unknown field {}", quoted(name)))).collect()
         }
-        Kind::Required {
-            property: Value::String(name),
-        } => {
-            vec![at_field(
-                path,
-                name,
-                format!("{} is required", quoted(name)),
-            )]
+        Kind::Required { property: Value::String(name) } => {
+            vec![at_field(path, name, format!("{} is required", quoted(name)))]
         }
-        kind => vec![Violation {
-            path: path.to_owned(),
-            message: message(kind),
-        }],
+        kind => vec![Violation { path: path.to_owned(), message: message(kind) }],
     }
 }
 
 fn at_field(parent: &str, name: &str, message: String) -> Violation {
     let name = name.replace('~', "~0").replace('/', "~1");
-    Violation {
-        path: format!("{parent}/{name}"),
-        message,
-    }
+    Violation { path: format!("{parent}/{name}"), message }
 }
 
 /// Uses only what the schema says, never what the instance holds.
@@ -117,21 +94,13 @@ fn message(kind: &Kind) -> String {
 fn type_names(kind: &TypeKind) -> String {
     match kind {
         TypeKind::Single(one) => one.to_string(),
-        TypeKind::Multiple(set) => set
-            .iter()
-            .map(|one| one.to_string())
-            .collect::<Vec<_>>()
-            .join(" or "),
+        TypeKind::Multiple(set) => set.iter().map(|one| one.to_string()).collect::<Vec<_>>().join(" or "),
     }
 }
 
 fn shown_options(options: &Value) -> String {
     match options {
-        Value::Array(options) => cut(&options
-            .iter()
-            .map(Value::to_string)
-            .collect::<Vec<_>>()
-            .join(", ")),
+        Value::Array(options) => cut(&options.iter().map(Value::to_string).collect::<Vec<_>>().join(", ")),
         other => shown(other),
     }
 }

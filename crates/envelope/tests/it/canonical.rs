@@ -38,11 +38,7 @@ fn numbers_are_written_as_in_the_rfcs_table() {
         (0x43143ff3c1cb0959, "1424953923781206.2"),
     ];
     for (bits, text) in table {
-        assert_eq!(
-            format_number(f64::from_bits(bits)).as_deref(),
-            Some(text),
-            "{bits:016x}"
-        );
+        assert_eq!(format_number(f64::from_bits(bits)).as_deref(), Some(text), "{bits:016x}");
     }
     assert_eq!(format_number(f64::NAN), None);
     assert_eq!(format_number(f64::INFINITY), None);
@@ -71,9 +67,7 @@ fn keys_are_sorted_by_utf16_units() {
         "1": "One", "\u{1f600}": "Emoji: Grinning Face", "\u{80}": "Control", "\u{f6}": "Latin Small Letter O"
     });
     let text = to_string(&input).unwrap();
-    let order = [
-        "Carriage", "One", "Control", "Latin", "Euro", "Emoji", "Hebrew",
-    ];
+    let order = ["Carriage", "One", "Control", "Latin", "Euro", "Emoji", "Hebrew"];
     let places: Vec<_> = order.iter().map(|name| text.find(name).unwrap()).collect();
     assert!(places.is_sorted(), "{text}");
 }
@@ -86,30 +80,16 @@ fn small_things_have_one_form() {
     assert_eq!(canonical("10.0"), "10");
     assert_eq!(canonical("[ ]"), "[]");
     assert_eq!(canonical("{ }"), "{}");
-    assert_eq!(
-        canonical(r#""\u0008\u000c\u001f\u007f""#),
-        "\"\\b\\f\\u001f\u{7f}\""
-    );
+    assert_eq!(canonical(r#""\u0008\u000c\u001f\u007f""#), "\"\\b\\f\\u001f\u{7f}\"");
     assert_eq!(canonical("9007199254740992"), "9007199254740992");
 }
 
 #[test]
 fn a_whole_number_beyond_two_to_the_53_is_refused_however_it_is_spelt() {
-    for text in [
-        "9007199254740993",
-        "-9007199254740993",
-        "1e17",
-        "18446744073709551615",
-        "3e20",
-    ] {
+    for text in ["9007199254740993", "-9007199254740993", "1e17", "18446744073709551615", "3e20"] {
         let value: Value = serde_json::from_str(&format!(r#"{{"a/b":[0,{text}]}}"#)).unwrap();
         let error = to_string(&value).unwrap_err();
-        assert_eq!(
-            error,
-            CanonicalError::IntegerTooLarge {
-                path: "/a~1b/1".into()
-            }
-        );
+        assert_eq!(error, CanonicalError::IntegerTooLarge { path: "/a~1b/1".into() });
         assert!(error.to_string().contains("send it as a string"));
         assert!(!error.to_string().contains(text));
     }

@@ -1,8 +1,7 @@
 //! The envelope's one JSON form and its headers.
 
 use onceward_envelope::{
-    Actor, CorrelationId, Envelope, EnvelopeError, EventType, IdempotencyKey, TenantId,
-    TraceContext,
+    Actor, CorrelationId, Envelope, EnvelopeError, EventType, IdempotencyKey, TenantId, TraceContext,
 };
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -21,10 +20,7 @@ fn sample() -> Envelope {
         correlation_id: CorrelationId::new("c-1").unwrap(),
         causation_id: Some("e-0".into()),
         idempotency_key: IdempotencyKey::new("k-1").unwrap(),
-        actor: Some(Actor {
-            user_id: Some("u-1".into()),
-            service: None,
-        }),
+        actor: Some(Actor { user_id: Some("u-1".into()), service: None }),
         occurred_at: "2025-01-31T12:00:00.123456Z".parse().unwrap(),
         extensions,
         payload: json!({"amountMinor": "100"}),
@@ -53,51 +49,31 @@ fn the_json_form_is_the_specifications() {
         r#""surveyId":"s-1","sessionId":7,"payload":{"amountMinor":"100"}}"#
     );
     assert_eq!(text, expected);
-    assert_eq!(
-        Envelope::from_json_bytes(text.as_bytes()).unwrap(),
-        sample()
-    );
+    assert_eq!(Envelope::from_json_bytes(text.as_bytes()).unwrap(), sample());
 }
 
 #[test]
 fn what_is_absent_is_left_out_and_null_counts_as_absent() {
-    let bare = Envelope {
-        causation_id: None,
-        actor: None,
-        extensions: Map::new(),
-        ..sample()
-    };
+    let bare = Envelope { causation_id: None, actor: None, extensions: Map::new(), ..sample() };
     let json = bare.to_value().unwrap();
     assert_eq!(json.get("causationId"), None);
     assert_eq!(json.get("actor"), None);
     assert_eq!(with("actor", Some(Value::Null)).unwrap().actor, None);
-    assert_eq!(
-        with("causationId", Some(Value::Null)).unwrap().causation_id,
-        None
-    );
+    assert_eq!(with("causationId", Some(Value::Null)).unwrap().causation_id, None);
 }
 
 #[test]
 fn headers_carry_the_trace_only_if_there_is_one() {
     let plain = [
-        (
-            "x-message-id",
-            "018f5d3e-7c1b-7000-8000-000000000001".to_owned(),
-        ),
+        ("x-message-id", "018f5d3e-7c1b-7000-8000-000000000001".to_owned()),
         ("x-correlation-id", "c-1".to_owned()),
         ("x-schema", "payment.posted.v1".to_owned()),
     ];
     assert_eq!(sample().headers(), plain);
-    let traced = Envelope {
-        trace: TraceContext::parse(TRACEPARENT),
-        ..sample()
-    };
+    let traced = Envelope { trace: TraceContext::parse(TRACEPARENT), ..sample() };
     let headers = traced.headers();
     assert_eq!(headers[..3], plain);
-    assert_eq!(
-        headers[3],
-        ("x-trace-id", "4bf92f3577b34da6a3ce929d0e0e4736".to_owned())
-    );
+    assert_eq!(headers[3], ("x-trace-id", "4bf92f3577b34da6a3ce929d0e0e4736".to_owned()));
     assert_eq!(headers[4], ("traceparent", TRACEPARENT.to_owned()));
     assert!(!traced.to_value().unwrap().to_string().contains("4bf92f"));
 }
@@ -145,10 +121,7 @@ fn a_wrong_field_is_named_and_its_value_is_not_repeated() {
     ];
     for (name, value) in cases {
         let error = with(name, Some(value.clone())).unwrap_err();
-        assert!(
-            matches!(error, EnvelopeError::Invalid { field, .. } if field == name),
-            "{name} {value}: {error}"
-        );
+        assert!(matches!(error, EnvelopeError::Invalid { field, .. } if field == name), "{name} {value}: {error}");
         assert!(!error.to_string().contains("jane"), "{error}");
     }
 }
@@ -156,28 +129,15 @@ fn a_wrong_field_is_named_and_its_value_is_not_repeated() {
 #[test]
 fn a_newer_envelope_is_told_apart_from_a_broken_one() {
     let error = with("schemaVersion", Some(json!(2))).unwrap_err();
-    assert_eq!(
-        error,
-        EnvelopeError::NewerSchemaVersion {
-            found: 2,
-            supported: 1
-        }
-    );
+    assert_eq!(error, EnvelopeError::NewerSchemaVersion { found: 2, supported: 1 });
 }
 
 #[test]
 fn an_extension_cannot_shadow_a_field() {
     let mut envelope = sample();
-    envelope
-        .extensions
-        .insert("tenantId".into(), json!("other"));
+    envelope.extensions.insert("tenantId".into(), json!("other"));
     let error = envelope.to_json_bytes().unwrap_err();
-    assert_eq!(
-        error,
-        EnvelopeError::ReservedExtension {
-            name: "tenantId".into()
-        }
-    );
+    assert_eq!(error, EnvelopeError::ReservedExtension { name: "tenantId".into() });
     assert!(serde_json::to_string(&envelope).is_err());
 }
 
@@ -185,10 +145,7 @@ fn an_extension_cannot_shadow_a_field() {
 fn bytes_that_are_no_envelope_are_refused_without_being_quoted() {
     let error = Envelope::from_json_bytes(b"{\n\"jane\": x}").unwrap_err();
     assert_eq!(error, EnvelopeError::NotJson { line: 2, column: 9 });
-    assert_eq!(
-        Envelope::from_json_bytes(b"[1]").unwrap_err(),
-        EnvelopeError::NotAnObject
-    );
+    assert_eq!(Envelope::from_json_bytes(b"[1]").unwrap_err(), EnvelopeError::NotAnObject);
     assert!(Envelope::from_json_bytes(b"").is_err());
     assert!(Envelope::from_json_bytes(b"{\"a\":\"\xff\"}").is_err());
 }

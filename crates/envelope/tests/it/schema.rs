@@ -24,11 +24,7 @@ fn payment() -> Value {
 }
 
 fn registry() -> SchemaRegistry {
-    SchemaRegistry::builder()
-        .add(payment())
-        .unwrap()
-        .build()
-        .unwrap()
+    SchemaRegistry::builder().add(payment()).unwrap().build().unwrap()
 }
 
 /// The violations of a valid payment with some fields replaced.
@@ -38,10 +34,9 @@ fn violations(changes: Value) -> Vec<(String, String)> {
         value[name] = change.clone();
     }
     match registry().validate("payment.posted.v1", &value) {
-        Err(SchemaError::Violations { violations, .. }) => violations
-            .into_iter()
-            .map(|Violation { path, message }| (path, message))
-            .collect(),
+        Err(SchemaError::Violations { violations, .. }) => {
+            violations.into_iter().map(|Violation { path, message }| (path, message)).collect()
+        }
         other => panic!("expected violations, got {other:?}"),
     }
 }
@@ -62,67 +57,31 @@ fn a_value_that_obeys_its_contract_passes() {
 
 #[test]
 fn a_violation_says_what_must_hold_and_where() {
-    check(
-        json!({"amountMinor": "1.5"}),
-        "/amountMinor",
-        r"must match ^\d+$",
-    );
-    check(
-        json!({"currency": "XXX"}),
-        "/currency",
-        r#"must be one of "EUR", "USD""#,
-    );
+    check(json!({"amountMinor": "1.5"}), "/amountMinor", r"must match ^\d+$");
+    check(json!({"currency": "XXX"}), "/currency", r#"must be one of "EUR", "USD""#);
     check(json!({"note": 1}), "/note", "must be null or string");
-    check(
-        json!({"note": "too long"}),
-        "/note",
-        "must be at most 5 characters long",
-    );
+    check(json!({"note": "too long"}), "/note", "must be at most 5 characters long");
     check(json!({"share": -1}), "/share", "must be at least 0");
     check(json!({"share": 1}), "/share", "must be less than 1");
-    check(
-        json!({"lines": [{"n": 1}, {}]}),
-        "/lines/1/n",
-        r#""n" is required"#,
-    );
+    check(json!({"lines": [{"n": 1}, {}]}), "/lines/1/n", r#""n" is required"#);
     check(json!({"a/b": 1}), "/a~1b", r#"unknown field "a/b""#);
 }
 
 #[test]
 fn formats_are_checked() {
-    check(
-        json!({"email": "nobody"}),
-        "/email",
-        "must be a valid email",
-    );
+    check(json!({"email": "nobody"}), "/email", "must be a valid email");
     check(json!({"loanId": "1"}), "/loanId", "must be a valid uuid");
-    check(
-        json!({"dueOn": "2025-02-30"}),
-        "/dueOn",
-        "must be a valid date",
-    );
-    check(
-        json!({"postedAt": "yesterday"}),
-        "/postedAt",
-        "must be a valid date-time",
-    );
+    check(json!({"dueOn": "2025-02-30"}), "/dueOn", "must be a valid date");
+    check(json!({"postedAt": "yesterday"}), "/postedAt", "must be a valid date-time");
 }
 
 #[test]
 fn a_missing_field_is_pointed_at() {
-    let error = registry()
-        .validate("payment.posted.v1", &json!({"currency": "EUR"}))
-        .unwrap_err();
-    let SchemaError::Violations { violations, .. } = &error else {
-        panic!("{error}")
-    };
+    let error = registry().validate("payment.posted.v1", &json!({"currency": "EUR"})).unwrap_err();
+    let SchemaError::Violations { violations, .. } = &error else { panic!("{error}") };
     assert_eq!(violations[0].path, "/amountMinor");
     assert_eq!(violations[0].message, r#""amountMinor" is required"#);
-    assert!(
-        error
-            .to_string()
-            .contains("payment.posted.v1: /amountMinor: ")
-    );
+    assert!(error.to_string().contains("payment.posted.v1: /amountMinor: "));
 }
 
 #[test]
@@ -131,9 +90,7 @@ fn no_violation_repeats_a_value() {
         "amountMinor": "jane", "currency": "jane", "email": "jane", "loanId": "jane", "dueOn": "jane",
         "postedAt": "jane", "note": "jane doe", "lines": ["jane", "jane", "jane"], "share": "jane"
     });
-    let error = registry()
-        .validate("payment.posted.v1", &secret)
-        .unwrap_err();
+    let error = registry().validate("payment.posted.v1", &secret).unwrap_err();
     assert!(!format!("{error} {error:?}").contains("jane"), "{error}");
 }
 
@@ -148,17 +105,9 @@ fn composed_schemas_do_not_repeat_a_value_either() {
             {"const": {"a": 1}}
         ]
     });
-    let registry = SchemaRegistry::builder()
-        .add(schema)
-        .unwrap()
-        .build()
-        .unwrap();
-    let error = registry
-        .validate("composed.v1", &json!("jane"))
-        .unwrap_err();
-    let SchemaError::Violations { violations, .. } = &error else {
-        panic!("{error}")
-    };
+    let registry = SchemaRegistry::builder().add(schema).unwrap().build().unwrap();
+    let error = registry.validate("composed.v1", &json!("jane")).unwrap_err();
+    let SchemaError::Violations { violations, .. } = &error else { panic!("{error}") };
     assert_eq!(violations.len(), 4);
     assert!(!format!("{error} {error:?}").contains("jane"), "{error}");
 }
@@ -178,31 +127,17 @@ fn no_more_than_twenty_violations_are_listed() {
 
 #[test]
 fn an_unknown_contract_is_an_error() {
-    let error = registry()
-        .validate("payment.posted.v9", &json!({}))
-        .unwrap_err();
-    assert_eq!(
-        error,
-        SchemaError::Unknown {
-            schema_id: "payment.posted.v9".into()
-        }
-    );
+    let error = registry().validate("payment.posted.v9", &json!({})).unwrap_err();
+    assert_eq!(error, SchemaError::Unknown { schema_id: "payment.posted.v9".into() });
 }
 
 #[test]
 fn a_registry_lists_what_it_knows() {
     let schema = |id: &str| json!({"$id": id, "type": "object"});
     let ids = ["b.v10", "b.v2", "a.v1", "b.c.v1", "address"];
-    let builder = ids
-        .iter()
-        .try_fold(SchemaRegistry::builder(), |builder, id| {
-            builder.add(schema(id))
-        });
+    let builder = ids.iter().try_fold(SchemaRegistry::builder(), |builder, id| builder.add(schema(id)));
     let registry = builder.unwrap().build().unwrap();
-    assert_eq!(
-        registry.ids(),
-        ["a.v1", "address", "b.c.v1", "b.v10", "b.v2"]
-    );
+    assert_eq!(registry.ids(), ["a.v1", "address", "b.c.v1", "b.v10", "b.v2"]);
     assert_eq!(registry.versions_of("b"), [2, 10]);
     assert!(registry.versions_of("address").is_empty());
     assert_eq!(registry.get("a.v1"), Some(&schema("a.v1")));
@@ -212,19 +147,11 @@ fn a_registry_lists_what_it_knows() {
 
 #[test]
 fn the_same_contract_may_be_added_twice_but_not_changed() {
-    let again = SchemaRegistry::builder()
-        .add(payment())
-        .unwrap()
-        .add_json(&payment().to_string());
+    let again = SchemaRegistry::builder().add(payment()).unwrap().add_json(&payment().to_string());
     let mut changed = payment();
     changed["required"] = json!([]);
     let error = again.unwrap().add(changed).unwrap_err();
-    assert_eq!(
-        error,
-        RegistryError::Conflict {
-            schema_id: "payment.posted.v1".into()
-        }
-    );
+    assert_eq!(error, RegistryError::Conflict { schema_id: "payment.posted.v1".into() });
 }
 
 #[test]
@@ -235,13 +162,7 @@ fn a_contract_may_refer_to_another_one_of_the_registry() {
         "properties": {"price": {"$ref": "money.v1"}, "tax": {"$ref": "money.v1#/properties/amountMinor"}}
     });
     let money = json!({"$id": "money.v1", "type": "object", "properties": {"amountMinor": {"type": "string"}}});
-    let registry = SchemaRegistry::builder()
-        .add(order)
-        .unwrap()
-        .add(money)
-        .unwrap()
-        .build()
-        .unwrap();
+    let registry = SchemaRegistry::builder().add(order).unwrap().add(money).unwrap().build().unwrap();
     let check = |value: Value| registry.validate("order.placed.v1", &value);
     check(json!({"price": {"amountMinor": "1"}, "tax": "1"})).unwrap();
     assert!(check(json!({"price": {"amountMinor": 1}})).is_err());
@@ -250,12 +171,7 @@ fn a_contract_may_refer_to_another_one_of_the_registry() {
 
 #[test]
 fn mistakes_are_found_when_the_registry_is_built() {
-    let build = |schema: Value| {
-        SchemaRegistry::builder()
-            .add(schema)
-            .and_then(|b| b.build())
-            .unwrap_err()
-    };
+    let build = |schema: Value| SchemaRegistry::builder().add(schema).and_then(|b| b.build()).unwrap_err();
     assert_eq!(build(json!({"type": "object"})), RegistryError::MissingId);
     for bad in [
         json!({"$id": "bad.v1", "type": "objekt"}),
@@ -265,13 +181,7 @@ fn mistakes_are_found_when_the_registry_is_built() {
         json!({"$id": "bad.v1", "format": "emial"}),
     ] {
         let error = build(bad.clone());
-        assert!(
-            matches!(&error, RegistryError::Invalid { schema_id, .. } if schema_id == "bad.v1"),
-            "{bad}: {error}"
-        );
+        assert!(matches!(&error, RegistryError::Invalid { schema_id, .. } if schema_id == "bad.v1"), "{bad}: {error}");
     }
-    assert!(matches!(
-        SchemaRegistry::builder().add_json("{"),
-        Err(RegistryError::NotJson { .. })
-    ));
+    assert!(matches!(SchemaRegistry::builder().add_json("{"), Err(RegistryError::NotJson { .. })));
 }

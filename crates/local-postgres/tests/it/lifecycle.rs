@@ -14,36 +14,24 @@ fn a_second_start_continues_with_the_data() {
     let scratch = Scratch::new();
     let data = scratch.join("data");
     let mut cluster = start(&data);
-    ask(
-        &cluster.url("postgres"),
-        "CREATE TABLE kept AS SELECT 42 AS answer",
-    );
+    ask(&cluster.url("postgres"), "CREATE TABLE kept AS SELECT 42 AS answer");
     cluster.stop(Shutdown::Fast).unwrap();
     assert_eq!(cluster.pid(), None);
     drop(cluster);
 
     let cluster = start(&data);
-    assert_eq!(
-        ask(&cluster.url("postgres"), "SELECT answer FROM kept"),
-        "42"
-    );
+    assert_eq!(ask(&cluster.url("postgres"), "SELECT answer FROM kept"), "42");
 }
 
 #[test]
 fn committed_data_survives_a_killed_server() {
     let scratch = Scratch::new();
     let mut cluster = start(&scratch.join("data"));
-    ask(
-        &cluster.url("postgres"),
-        "CREATE TABLE kept AS SELECT 42 AS answer",
-    );
+    ask(&cluster.url("postgres"), "CREATE TABLE kept AS SELECT 42 AS answer");
     cluster.kill().unwrap();
     assert!(!cluster.is_running());
     cluster.restart().unwrap();
-    assert_eq!(
-        ask(&cluster.url("postgres"), "SELECT answer FROM kept"),
-        "42"
-    );
+    assert_eq!(ask(&cluster.url("postgres"), "SELECT answer FROM kept"), "42");
 }
 
 #[test]
@@ -79,11 +67,7 @@ fn a_stale_pid_that_now_belongs_to_another_process_does_not_prevent_the_start() 
     let (_, rest) = text.split_once('\n').unwrap();
     // A stranger of the same account was given the number; of another one, PostgreSQL would not even ask.
     let account = fs::metadata(&pid_file).unwrap().uid();
-    let mut stranger = Command::new("sleep")
-        .arg("600")
-        .uid(account)
-        .spawn()
-        .unwrap();
+    let mut stranger = Command::new("sleep").arg("600").uid(account).spawn().unwrap();
     fs::write(&pid_file, format!("{}\n{rest}", stranger.id())).unwrap();
     drop(cluster);
     let started = Cluster::start(&programs(), &data, options());
@@ -98,11 +82,7 @@ fn a_second_owner_is_refused_by_name() {
     let _first = start(&data);
     let error = Cluster::start(&programs(), &data, options()).unwrap_err();
     assert!(matches!(error, Error::InUse { .. }), "{error}");
-    assert!(
-        error
-            .to_string()
-            .contains("in use by another running process")
-    );
+    assert!(error.to_string().contains("in use by another running process"));
 }
 
 #[test]
@@ -111,9 +91,7 @@ fn a_detached_server_is_found_and_stopped() {
     let data = scratch.join("data");
     assert!(Detached::find(&programs(), &data).unwrap().is_none());
     let pid = start(&data).detach().expect("it runs").pid();
-    let found = Detached::find(&programs(), &data)
-        .unwrap()
-        .expect("it still runs");
+    let found = Detached::find(&programs(), &data).unwrap().expect("it still runs");
     assert_eq!(found.pid(), pid);
     assert_eq!(ask(&found.url("postgres"), "SELECT 1"), "1");
     found.stop(Shutdown::Fast).unwrap();
@@ -132,15 +110,7 @@ fn dropping_the_cluster_stops_the_server() {
 fn a_server_that_cannot_start_shows_its_log() {
     let scratch = Scratch::new();
     let settings = vec![("shared_buffers".to_owned(), "plenty".to_owned())];
-    let options = ClusterOptions {
-        settings,
-        port: None,
-    };
+    let options = ClusterOptions { settings, port: None };
     let error = Cluster::start(&programs(), &scratch.join("data"), options).unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains("invalid value for parameter \"shared_buffers\""),
-        "{error}"
-    );
+    assert!(error.to_string().contains("invalid value for parameter \"shared_buffers\""), "{error}");
 }

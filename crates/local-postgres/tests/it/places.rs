@@ -42,27 +42,17 @@ fn the_socket_folder_is_closed_to_others_and_there_is_no_tcp_port() {
 #[test]
 fn a_loopback_port_wants_the_password_that_the_url_carries() {
     let scratch = Scratch::new();
-    let options = ClusterOptions {
-        port: Some(0),
-        ..options()
-    };
+    let options = ClusterOptions { port: Some(0), ..options() };
     let cluster = Cluster::start(&programs(), &scratch.join("data"), options).unwrap();
     let url = cluster.url("postgres");
-    assert!(
-        url.contains(&format!("@127.0.0.1:{}/", cluster.port())),
-        "{url}"
-    );
-    assert_eq!(
-        ask(&url, "SELECT inet_server_port()"),
-        cluster.port().to_string()
-    );
+    assert!(url.contains(&format!("@127.0.0.1:{}/", cluster.port())), "{url}");
+    assert_eq!(ask(&url, "SELECT inet_server_port()"), cluster.port().to_string());
     let rules = "SELECT DISTINCT auth_method FROM pg_hba_file_rules WHERE type = 'host'";
     assert_eq!(ask(&url, rules), "scram-sha-256");
 }
 
 #[test]
-fn data_below_a_folder_that_the_servers_account_cannot_enter_is_kept_in_the_same_other_place_each_time()
- {
+fn data_below_a_folder_that_the_servers_account_cannot_enter_is_kept_in_the_same_other_place_each_time() {
     let scratch = Scratch::new();
     let closed = scratch.join("closed");
     fs::create_dir(&closed).unwrap();
@@ -70,17 +60,11 @@ fn data_below_a_folder_that_the_servers_account_cannot_enter_is_kept_in_the_same
     let data = closed.join("data");
     let cluster = start(&data);
     let place = cluster.data_dir().to_path_buf();
-    ask(
-        &cluster.url("postgres"),
-        "CREATE TABLE kept AS SELECT 42 AS answer",
-    );
+    ask(&cluster.url("postgres"), "CREATE TABLE kept AS SELECT 42 AS answer");
     drop(cluster);
     let cluster = start(&data);
     assert_eq!(cluster.data_dir(), place);
-    assert_eq!(
-        ask(&cluster.url("postgres"), "SELECT answer FROM kept"),
-        "42"
-    );
+    assert_eq!(ask(&cluster.url("postgres"), "SELECT answer FROM kept"), "42");
     let started_by_root = fs::metadata(&closed).unwrap().uid() == 0;
     assert_eq!(place.starts_with("/var/tmp"), started_by_root);
     drop(cluster);

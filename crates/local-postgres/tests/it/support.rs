@@ -14,11 +14,7 @@ pub struct Scratch(PathBuf);
 impl Scratch {
     pub fn new() -> Scratch {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!(
-            "ow-lp-{}-{}",
-            process::id(),
-            NEXT.fetch_add(1, Ordering::Relaxed)
-        );
+        let name = format!("ow-lp-{}-{}", process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
         let folder = env::temp_dir().join(name);
         fs::create_dir_all(&folder).expect("the temp folder is writable");
         Scratch(folder)
@@ -36,24 +32,14 @@ impl Drop for Scratch {
 }
 
 pub fn programs() -> Programs {
-    Programs::find()
-        .expect("PostgreSQL's programs are installed (cargo xtask services up installs them)")
+    Programs::find().expect("PostgreSQL's programs are installed (cargo xtask services up installs them)")
 }
 
 /// Fast, because these clusters hold nothing worth keeping.
 pub fn options() -> ClusterOptions {
-    let settings = [
-        ("fsync", "off"),
-        ("shared_buffers", "16MB"),
-        ("max_connections", "10"),
-    ];
-    let settings = settings
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .to_vec();
-    ClusterOptions {
-        settings,
-        port: None,
-    }
+    let settings = [("fsync", "off"), ("shared_buffers", "16MB"), ("max_connections", "10")];
+    let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+    ClusterOptions { settings, port: None }
 }
 
 pub fn start(data: &Path) -> Cluster {
@@ -63,23 +49,9 @@ pub fn start(data: &Path) -> Cluster {
 /// One statement's result as text.
 pub fn ask(url: &str, sql: &str) -> String {
     let output = Command::new(programs().program("psql"))
-        .args([
-            "--no-psqlrc",
-            "--quiet",
-            "--tuples-only",
-            "--no-align",
-            "-v",
-            "ON_ERROR_STOP=1",
-            "-c",
-            sql,
-            url,
-        ])
+        .args(["--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "-v", "ON_ERROR_STOP=1", "-c", sql, url])
         .output()
         .expect("psql runs");
-    assert!(
-        output.status.success(),
-        "{sql}: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
+    assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }

@@ -29,70 +29,43 @@ pub(crate) fn check<'t, H>(
     now: Timestamp,
 ) -> Result<&'t H, Settlement> {
     let envelope = &delivery.envelope;
-    let routed_to = delivery
-        .topic
-        .split_once(':')
-        .and_then(|(_, key)| routing_tenant(key));
+    let routed_to = delivery.topic.split_once(':').and_then(|(_, key)| routing_tenant(key));
     if envelope.tenant_id != delivery.queue_tenant
         || routed_to.is_some_and(|tenant| tenant != envelope.tenant_id.as_str())
     {
-        return Err(dead(
-            DeadReason::TenantMismatch,
-            "the message names another tenant than its queue or routing key",
-        ));
+        return Err(dead(DeadReason::TenantMismatch, "the message names another tenant than its queue or routing key"));
     }
     if let Some(ttl_ms) = queue.message_ttl_ms
-        && now.as_millisecond() - delivery.published_at.as_millisecond()
-            > i64::try_from(ttl_ms).unwrap_or(i64::MAX)
+        && now.as_millisecond() - delivery.published_at.as_millisecond() > i64::try_from(ttl_ms).unwrap_or(i64::MAX)
     {
-        return Err(dead(
-            DeadReason::Expired,
-            &format!("it waited longer than the {ttl_ms} ms its queue allows"),
-        ));
+        return Err(dead(DeadReason::Expired, &format!("it waited longer than the {ttl_ms} ms its queue allows")));
     }
-    let limit = queue
-        .delivery_limit
-        .map_or(consumer.retry.max_attempts + SPARE_DELIVERIES, u32::from);
+    let limit = queue.delivery_limit.map_or(consumer.retry.max_attempts + SPARE_DELIVERIES, u32::from);
     if delivery.attempt > limit {
         return Err(dead(
             DeadReason::DeliveryLimit,
-            &format!(
-                "delivered {} times without being settled",
-                delivery.attempt - 1
-            ),
+            &format!("delivered {} times without being settled", delivery.attempt - 1),
         ));
     }
     let handler = match table.find(&envelope.event_type) {
         Found::Handler(handler) => handler,
         Found::Newer => {
             let reason = format!("no handler for {} here yet", envelope.event_type);
-            return Err(Settlement::Wait {
-                after: NEWER_VERSION_WAIT,
-                reason,
-            });
+            return Err(Settlement::Wait { after: NEWER_VERSION_WAIT, reason });
         }
         Found::Retired => {
-            return Err(dead(
-                DeadReason::RetiredVersion,
-                &format!("{} is no longer handled", envelope.event_type),
-            ));
+            return Err(dead(DeadReason::RetiredVersion, &format!("{} is no longer handled", envelope.event_type)));
         }
     };
     match schemas.validate(envelope.event_type.schema_id(), &envelope.payload) {
         Ok(()) => Ok(handler),
-        Err(error @ SchemaError::Violations { .. }) => {
-            Err(dead(DeadReason::SchemaViolation, &error.to_string()))
+        Err(error @ SchemaError::Violations { .. }) => Err(dead(DeadReason::SchemaViolation, &error.to_string())),
+        Err(error @ SchemaError::Unknown { .. }) => {
+            Err(Settlement::Wait { after: NEWER_VERSION_WAIT, reason: error.to_string() })
         }
-        Err(error @ SchemaError::Unknown { .. }) => Err(Settlement::Wait {
-            after: NEWER_VERSION_WAIT,
-            reason: error.to_string(),
-        }),
     }
 }
 
 fn dead(reason: DeadReason, error: &str) -> Settlement {
-    Settlement::Dead {
-        reason,
-        error: error.to_owned(),
-    }
+    Settlement::Dead { reason, error: error.to_owned() }
 }

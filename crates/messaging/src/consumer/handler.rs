@@ -79,10 +79,7 @@ pub(crate) enum Found<'a, H> {
 impl<H> Table<H> {
     pub(crate) fn insert(&mut self, event_type: EventType, handler: H) {
         let versions = self.0.entry(event_type.name().to_owned()).or_default();
-        assert!(
-            versions.insert(event_type.version(), handler).is_none(),
-            "{event_type} has two handlers"
-        );
+        assert!(versions.insert(event_type.version(), handler).is_none(), "{event_type} has two handlers");
     }
 
     pub(crate) fn find(&self, event_type: &EventType) -> Found<'_, H> {
@@ -100,11 +97,7 @@ impl<H> Table<H> {
         let mut all: Vec<EventType> = self
             .0
             .iter()
-            .flat_map(|(name, versions)| {
-                versions
-                    .keys()
-                    .filter_map(move |version| EventType::new(name, *version).ok())
-            })
+            .flat_map(|(name, versions)| versions.keys().filter_map(move |version| EventType::new(name, *version).ok()))
             .collect();
         all.sort_by_key(ToString::to_string);
         all
@@ -112,21 +105,13 @@ impl<H> Table<H> {
 }
 
 pub(crate) trait ErasedHandler: Send + Sync {
-    fn handle<'a>(
-        &'a self,
-        tx: &'a mut Tx,
-        delivery: &'a Delivery,
-    ) -> BoxFuture<'a, Result<(), Failure>>;
+    fn handle<'a>(&'a self, tx: &'a mut Tx, delivery: &'a Delivery) -> BoxFuture<'a, Result<(), Failure>>;
 }
 
 pub(crate) struct Typed<H>(pub H);
 
 impl<H: Handler> ErasedHandler for Typed<H> {
-    fn handle<'a>(
-        &'a self,
-        tx: &'a mut Tx,
-        delivery: &'a Delivery,
-    ) -> BoxFuture<'a, Result<(), Failure>> {
+    fn handle<'a>(&'a self, tx: &'a mut Tx, delivery: &'a Delivery) -> BoxFuture<'a, Result<(), Failure>> {
         Box::pin(async move {
             let received = typed(delivery)?;
             self.0.handle(tx, &received).await
@@ -174,9 +159,7 @@ where
     ) -> BoxFuture<'a, Result<(), Failure>> {
         Box::pin(async move {
             let received = typed(delivery)?;
-            let work = *work
-                .downcast::<H::Work>()
-                .expect("the handler's own work comes back to it");
+            let work = *work.downcast::<H::Work>().expect("the handler's own work comes back to it");
             self.0.record(tx, &received, work).await
         })
     }
@@ -184,13 +167,7 @@ where
 
 fn typed<E: Event>(delivery: &Delivery) -> Result<Received<'_, E>, Failure> {
     let event = E::deserialize(&delivery.envelope.payload).map_err(|error| {
-        Failure::permanent(format!(
-            "the payload fits its schema but not the handler's type: {error}"
-        ))
+        Failure::permanent(format!("the payload fits its schema but not the handler's type: {error}"))
     })?;
-    Ok(Received {
-        event,
-        envelope: &delivery.envelope,
-        attempt: delivery.attempt,
-    })
+    Ok(Received { event, envelope: &delivery.envelope, attempt: delivery.attempt })
 }

@@ -23,19 +23,11 @@ struct Held(Mutex<HashMap<LeaseId, CancellationToken>>);
 
 impl Held {
     fn all(&self) -> Vec<LeaseId> {
-        self.0
-            .lock()
-            .expect("no panic while held")
-            .keys()
-            .copied()
-            .collect()
+        self.0.lock().expect("no panic while held").keys().copied().collect()
     }
 
     fn insert(&self, lease: LeaseId, token: CancellationToken) {
-        self.0
-            .lock()
-            .expect("no panic while held")
-            .insert(lease, token);
+        self.0.lock().expect("no panic while held").insert(lease, token);
     }
 
     fn remove(&self, lease: LeaseId) {
@@ -52,18 +44,12 @@ impl Held {
 }
 
 /// Takes and handles leases until told to stop; then finishes what it holds, or hands it back.
-pub(crate) async fn run(
-    engine: Arc<Engine>,
-    intake: Arc<dyn Intake>,
-    context: WorkerContext,
-    stop: CancellationToken,
-) {
+pub(crate) async fn run(engine: Arc<Engine>, intake: Arc<dyn Intake>, context: WorkerContext, stop: CancellationToken) {
     let held = Arc::new(Held::default());
-    let beating = tokio::spawn(heartbeat(
-        held.clone(),
-        intake.clone(),
-        engine.consumer.lease,
-    ));
+    // In a set, so that it ends with this task however that ends: a heartbeat without its worker
+    // would keep leases alive that nobody works on.
+    let mut beating = JoinSet::new();
+    beating.spawn(heartbeat(held.clone(), intake.clone(), engine.consumer.lease));
     let places = Arc::new(Semaphore::new(engine.consumer.concurrency));
     let mut tasks = JoinSet::new();
     let mut pause = super::worker::Pause::default();
@@ -85,12 +71,8 @@ pub(crate) async fn run(
                     let place = places.clone().acquire_owned().await.expect("never closed");
                     let token = stop.child_token();
                     held.insert(leased.lease, token.clone());
-                    let (engine, intake, context, held) = (
-                        engine.clone(),
-                        intake.clone(),
-                        context.clone(),
-                        held.clone(),
-                    );
+                    let (engine, intake, context, held) =
+                        (engine.clone(), intake.clone(), context.clone(), held.clone());
                     tasks.spawn(async move {
                         handle(&engine, intake.as_ref(), &context, &leased, token).await;
                         held.remove(leased.lease);
@@ -102,7 +84,7 @@ pub(crate) async fn run(
         }
     }
     while tasks.join_next().await.is_some() {}
-    beating.abort();
+    beating.abort_all();
 }
 
 async fn heartbeat(held: Arc<Held>, intake: Arc<dyn Intake>, lease: Duration) {
@@ -123,11 +105,7 @@ async fn heartbeat(held: Arc<Held>, intake: Arc<dyn Intake>, lease: Duration) {
 
 /// Leases taken while the heartbeat was under way were not asked about, so they are not lost.
 fn kept_or_new(held: &Held, asked: &[LeaseId], mut kept: Vec<LeaseId>) -> Vec<LeaseId> {
-    kept.extend(
-        held.all()
-            .into_iter()
-            .filter(|lease| !asked.contains(lease)),
-    );
+    kept.extend(held.all().into_iter().filter(|lease| !asked.contains(lease)));
     kept
 }
 
@@ -140,21 +118,15 @@ async fn handle(
 ) {
     let delivery = &leased.delivery;
     let consumer = &engine.consumer;
-    let checked = check(
-        consumer,
-        &engine.queue,
-        &engine.schemas,
-        &consumer.leased,
-        delivery,
-        engine.clock.now(),
-    );
+    let checked = check(consumer, &engine.queue, &engine.schemas, &consumer.leased, delivery, engine.clock.now());
     let settled = match checked {
-        Err(settlement) => settle(intake, context, engine, leased, settlement).await,
+        Err(settlement) => {
+            engine.log(delivery, &settlement);
+            settle(intake, context, engine, leased, settlement).await
+        }
         Ok(handler) => {
             let span = span(consumer, delivery);
-            perform(engine, intake, context, leased, handler, token)
-                .instrument(span)
-                .await
+            perform(engine, intake, context, leased, handler, token).instrument(span).await
         }
     };
     intake.nudge();
@@ -181,9 +153,7 @@ async fn perform(
 ) -> Result<bool, TransportError> {
     let delivery = &leased.delivery;
     let started = Instant::now();
-    let lease = LeaseContext {
-        cancelled: token.clone(),
-    };
+    let lease = LeaseContext { cancelled: token.clone() };
     let work = tokio::select! {
         work = guarded(handler.perform(&lease, delivery), engine.consumer.timeout) => work,
         () = token.cancelled() => Err(Failure::snooze(Duration::ZERO, "handed back by a worker that stops")),
@@ -196,25 +166,14 @@ async fn perform(
             return settle(intake, context, engine, leased, settlement).await;
         }
     };
-    let mut tx = context
-        .db
-        .begin(scope_of(&engine.consumer, delivery, &tracing::Span::current()))
-        .await?;
-    if !intake
-        .settle_lease(&mut tx, leased, Settlement::Done)
-        .await?
-    {
+    let mut tx = context.db.begin(scope_of(&engine.consumer, delivery, &tracing::Span::current())).await?;
+    if !intake.settle_lease(&mut tx, leased, Settlement::Done).await? {
         return Ok(false);
     }
-    match guarded(
-        handler.record(&mut tx, delivery, work),
-        engine.consumer.timeout,
-    )
-    .await
-    {
+    match guarded(handler.record(&mut tx, delivery, work), engine.consumer.timeout).await {
         Ok(()) => {
             tx.commit().await?;
-            Counts::of(&[engine.settlement(delivery, Ok(()))]).report(&engine.consumer.queue);
+            Counts::of([&engine.settlement(delivery, Ok(()))]).report(&engine.consumer.queue);
             Ok(true)
         }
         Err(failure) => {
@@ -232,11 +191,8 @@ async fn settle(
     leased: &Leased,
     settlement: Settlement,
 ) -> Result<bool, TransportError> {
-    let counts = Counts::of(&[settlement.clone()]);
-    let mut tx = context
-        .db
-        .begin(scope_of(&engine.consumer, &leased.delivery, &tracing::Span::current()))
-        .await?;
+    let counts = Counts::of(std::slice::from_ref(&settlement));
+    let mut tx = context.db.begin(scope_of(&engine.consumer, &leased.delivery, &tracing::Span::current())).await?;
     let held = intake.settle_lease(&mut tx, leased, settlement).await?;
     if held {
         tx.commit().await?;

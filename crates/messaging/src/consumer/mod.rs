@@ -72,27 +72,15 @@ impl Consumer {
 
     /// Adds a handler for an event type. Panics in leased mode, where it could never run.
     pub fn on<H: Handler + 'static>(mut self, handler: H) -> Self {
-        assert_eq!(
-            self.mode,
-            Mode::Transactional,
-            "{}: a leased consumer takes `on_leased`",
-            self.name
-        );
-        self.handlers
-            .insert(event_type::<H::Event>(), Arc::new(Typed(handler)));
+        assert_eq!(self.mode, Mode::Transactional, "{}: a leased consumer takes `on_leased`", self.name);
+        self.handlers.insert(event_type::<H::Event>(), Arc::new(Typed(handler)));
         self
     }
 
     /// Adds a handler for an event type. Panics in transactional mode, where it could never run.
     pub fn on_leased<H: LeasedHandler + 'static>(mut self, handler: H) -> Self {
-        assert_eq!(
-            self.mode,
-            Mode::Leased,
-            "{}: a transactional consumer takes `on`",
-            self.name
-        );
-        self.leased
-            .insert(event_type::<H::Event>(), Arc::new(TypedLeased(handler)));
+        assert_eq!(self.mode, Mode::Leased, "{}: a transactional consumer takes `on`", self.name);
+        self.leased.insert(event_type::<H::Event>(), Arc::new(TypedLeased(handler)));
         self
     }
 
@@ -163,7 +151,5 @@ impl Consumer {
 }
 
 fn event_type<E: Event>() -> EventType {
-    E::TYPE
-        .parse()
-        .unwrap_or_else(|error| panic!("\"{}\" is not an event type: {error}", E::TYPE))
+    E::TYPE.parse().unwrap_or_else(|error| panic!("\"{}\" is not an event type: {error}", E::TYPE))
 }

@@ -35,17 +35,11 @@ pub(crate) struct WaitingKeys<'d> {
 
 impl<'d> WaitingKeys<'d> {
     pub(crate) fn new(ordered: bool) -> Self {
-        Self {
-            ordered,
-            keys: HashSet::new(),
-        }
+        Self { ordered, keys: HashSet::new() }
     }
 
     fn key(delivery: &Delivery) -> Option<(&str, &str)> {
-        Some((
-            delivery.queue_tenant.as_str(),
-            delivery.ordering_key.as_deref()?,
-        ))
+        Some((delivery.queue_tenant.as_str(), delivery.ordering_key.as_deref()?))
     }
 
     pub(crate) fn waits(&self, delivery: &Delivery) -> bool {
@@ -53,10 +47,7 @@ impl<'d> WaitingKeys<'d> {
     }
 
     pub(crate) fn note(&mut self, delivery: &'d Delivery, settlement: &Settlement) {
-        let waits = matches!(
-            settlement,
-            Settlement::Retry { .. } | Settlement::Wait { .. } | Settlement::Behind
-        );
+        let waits = matches!(settlement, Settlement::Retry { .. } | Settlement::Wait { .. } | Settlement::Behind);
         if self.ordered && waits {
             self.keys.extend(Self::key(delivery));
         }
@@ -65,14 +56,15 @@ impl<'d> WaitingKeys<'d> {
 
 impl Engine {
     /// Handles and settles a turn. Gives the number of messages and the time it took.
-    pub(crate) async fn run_turn(
-        &self,
-        mut turn: Box<dyn Turn>,
-    ) -> Result<(usize, Duration), TransportError> {
+    pub(crate) async fn run_turn(&self, mut turn: Box<dyn Turn>) -> Result<(usize, Duration), TransportError> {
         let started = Instant::now();
         self.measure_wait(turn.deliveries());
         let settlements = match self.together(turn.as_mut()).await? {
-            Some(settlements) => settlements,
+            Some(settlements) => {
+                let settled = turn.deliveries().iter().zip(&settlements);
+                settled.for_each(|(delivery, settlement)| self.log(delivery, settlement));
+                settlements
+            }
             None => self.one_by_one(turn.as_mut()).await?,
         };
         let counts = Counts::of(&settlements);
@@ -82,10 +74,7 @@ impl Engine {
     }
 
     /// All in one go; `None` when a message failed and everything was undone.
-    async fn together(
-        &self,
-        turn: &mut dyn Turn,
-    ) -> Result<Option<Vec<Settlement>>, TransportError> {
+    async fn together(&self, turn: &mut dyn Turn) -> Result<Option<Vec<Settlement>>, TransportError> {
         let (deliveries, tx) = turn.split();
         let before = tx.savepoint();
         let mut waiting = WaitingKeys::new(self.consumer.ordered);
@@ -116,7 +105,10 @@ impl Engine {
         let mut settlements = Vec::with_capacity(deliveries.len());
         for delivery in deliveries {
             let settlement = match self.handler(&waiting, delivery) {
-                Err(settlement) => settlement,
+                Err(settlement) => {
+                    self.log(delivery, &settlement);
+                    settlement
+                }
                 Ok(handler) => {
                     let before = tx.savepoint();
                     let result = self.call(handler, tx, delivery).await;
@@ -133,46 +125,30 @@ impl Engine {
         Ok(settlements)
     }
 
-    fn handler(
-        &self,
-        waiting: &WaitingKeys<'_>,
-        delivery: &Delivery,
-    ) -> Result<&Arc<dyn ErasedHandler>, Settlement> {
+    fn handler(&self, waiting: &WaitingKeys<'_>, delivery: &Delivery) -> Result<&Arc<dyn ErasedHandler>, Settlement> {
         if waiting.waits(delivery) {
             return Err(Settlement::Behind);
         }
-        check(
-            &self.consumer,
-            &self.queue,
-            &self.schemas,
-            &self.consumer.handlers,
-            delivery,
-            self.clock.now(),
-        )
+        check(&self.consumer, &self.queue, &self.schemas, &self.consumer.handlers, delivery, self.clock.now())
     }
 
-    async fn call(
-        &self,
-        handler: &Arc<dyn ErasedHandler>,
-        tx: &mut Tx,
-        delivery: &Delivery,
-    ) -> Result<(), Failure> {
+    async fn call(&self, handler: &Arc<dyn ErasedHandler>, tx: &mut Tx, delivery: &Delivery) -> Result<(), Failure> {
         let span = span(&self.consumer, delivery);
         tx.enter(scope_of(&self.consumer, delivery, &span));
         let started = Instant::now();
-        let result = guarded(handler.handle(tx, delivery), self.consumer.timeout)
-            .instrument(span)
-            .await;
+        let result = guarded(handler.handle(tx, delivery), self.consumer.timeout).instrument(span).await;
         measure::ran(&self.consumer.queue, started.elapsed());
-        result
+        match result {
+            // Its effects cannot be committed, whatever it says.
+            Ok(()) if tx.has_failed() => {
+                Err(Failure::transient("a statement failed and the handler went on without returning to a savepoint"))
+            }
+            result => result,
+        }
     }
 
     /// What becomes of a message, and a line about it if it did not work.
-    pub(crate) fn settlement(
-        &self,
-        delivery: &Delivery,
-        result: Result<(), Failure>,
-    ) -> Settlement {
+    pub(crate) fn settlement(&self, delivery: &Delivery, result: Result<(), Failure>) -> Settlement {
         if delivery.attempt == 1 {
             self.retries.first_attempt();
         }
@@ -180,13 +156,21 @@ impl Engine {
             return Settlement::Done;
         };
         let settlement = self.retries.settle(&self.consumer, delivery, failure);
+        self.log(delivery, &settlement);
+        settlement
+    }
+
+    /// A line about a message that was not handled, whether its handler failed or never saw it.
+    pub(crate) fn log(&self, delivery: &Delivery, settlement: &Settlement) {
+        if matches!(settlement, Settlement::Done | Settlement::Behind) {
+            return;
+        }
         let envelope = &delivery.envelope;
         tracing::warn!(
             consumer = %self.consumer.name, queue = %self.consumer.queue, event_type = %envelope.event_type,
             event_id = %envelope.event_id, correlation_id = %envelope.correlation_id, tenant = %envelope.tenant_id,
-            attempt = delivery.attempt, next = next_step(&settlement), "message was not handled"
+            attempt = delivery.attempt, next = next_step(settlement), "message was not handled"
         );
-        settlement
     }
 
     fn measure_wait(&self, deliveries: &[Delivery]) {
@@ -205,10 +189,7 @@ pub(crate) async fn guarded<T>(
     match tokio::time::timeout(timeout, AssertUnwindSafe(work).catch_unwind()).await {
         Ok(Ok(result)) => result,
         Ok(Err(_)) => Err(Failure::transient("the handler panicked")),
-        Err(_) => Err(Failure::transient(format!(
-            "the handler took longer than {} ms",
-            timeout.as_millis()
-        ))),
+        Err(_) => Err(Failure::transient(format!("the handler took longer than {} ms", timeout.as_millis()))),
     }
 }
 
@@ -218,10 +199,7 @@ pub(crate) fn scope_of(consumer: &Consumer, delivery: &Delivery, span: &tracing:
     Scope {
         tenant: Some(envelope.tenant_id.clone()),
         actor: Actor {
-            user_id: envelope
-                .actor
-                .as_ref()
-                .and_then(|actor| actor.user_id.clone()),
+            user_id: envelope.actor.as_ref().and_then(|actor| actor.user_id.clone()),
             service: Some(consumer.name.clone()),
         },
         correlation_id: envelope.correlation_id.clone(),
@@ -286,19 +264,12 @@ impl Counts {
 
     pub(crate) fn report(&self, queue: &str) {
         let dead = self.dead.len() as u64;
-        for (result, count) in [
-            ("ok", self.done),
-            ("retry", self.retried),
-            ("wait", self.waiting),
-            ("dead", dead),
-        ] {
+        for (result, count) in [("ok", self.done), ("retry", self.retried), ("wait", self.waiting), ("dead", dead)] {
             if count > 0 {
                 measure::processed(queue, result, count);
             }
         }
         (0..self.retried).for_each(|_| measure::retried(queue));
-        self.dead
-            .iter()
-            .for_each(|reason| measure::died(queue, reason));
+        self.dead.iter().for_each(|reason| measure::died(queue, reason));
     }
 }

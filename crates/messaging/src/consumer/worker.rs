@@ -33,19 +33,8 @@ pub struct WorkerContext {
 
 impl WorkerContext {
     /// A context by the machine's clock.
-    pub fn new(
-        db: Db,
-        bus: Arc<dyn Transport>,
-        schemas: SchemaRegistry,
-        topology: Topology,
-    ) -> Self {
-        Self {
-            db,
-            bus,
-            schemas,
-            topology,
-            clock: Arc::new(SystemClock),
-        }
+    pub fn new(db: Db, bus: Arc<dyn Transport>, schemas: SchemaRegistry, topology: Topology) -> Self {
+        Self { db, bus, schemas, topology, clock: Arc::new(SystemClock) }
     }
 }
 
@@ -145,12 +134,7 @@ impl Pause {
         self.0 = Self::FIRST;
     }
 
-    pub(crate) async fn after(
-        &mut self,
-        consumer: &str,
-        error: &TransportError,
-        stop: &CancellationToken,
-    ) {
+    pub(crate) async fn after(&mut self, consumer: &str, error: &TransportError, stop: &CancellationToken) {
         tracing::warn!(consumer, %error, "could not work; trying again");
         let pause = self.0.mul_f64(rand::random_range(0.5..1.0));
         self.0 = (self.0 * 2).min(Self::LONGEST);

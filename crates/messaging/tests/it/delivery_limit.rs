@@ -1,8 +1,6 @@
 //! A message that kills its workers is found among its neighbours and put away.
 
-use crate::support::{
-    Probe, consumer, dead_letters, drained, effects, one_lane, platform, publish_names, quick,
-};
+use crate::support::{Probe, consumer, dead_letters, drained, effects, one_lane, platform, publish_names, quick};
 use onceward::Failure;
 use onceward_testkit::TestPlatform;
 use std::sync::{Arc, OnceLock};
@@ -18,10 +16,7 @@ fn poisoned(killer: Arc<OnceLock<Client>>) -> Probe {
             }
             let pid: i32 = tx.query_one("SELECT pg_backend_pid()", &[]).await?.get(0);
             let killer = killer.get().expect("set before anything runs");
-            killer
-                .execute("SELECT pg_terminate_backend($1, 5000)", &[&pid])
-                .await
-                .map_err(Failure::transient)?;
+            killer.execute("SELECT pg_terminate_backend($1, 5000)", &[&pid]).await.map_err(Failure::transient)?;
             tx.query("SELECT 1", &[]).await?;
             Ok(())
         })
@@ -33,9 +28,7 @@ async fn poisoned_platform(limit: u16) -> TestPlatform {
     let killer = Arc::new(OnceLock::new());
     let consumer = consumer(poisoned(killer.clone())).retry(quick(20));
     let platform = platform(one_lane().delivery_limit(limit), consumer).await;
-    killer
-        .set(platform.database().owner().await)
-        .expect("set once");
+    killer.set(platform.database().owner().await).expect("set once");
     platform
 }
 
@@ -46,10 +39,7 @@ async fn a_message_that_kills_its_workers_is_put_away_and_its_neighbours_are_han
     publish_names(platform.db(), "acme", &["a", "b", "poison", "c", "d"]).await;
     platform.run_consumers();
     let dead = dead_letters(&owner, 1).await;
-    assert_eq!(
-        (dead[0].name.as_deref(), dead[0].reason.as_str()),
-        (Some("poison"), "delivery_limit")
-    );
+    assert_eq!((dead[0].name.as_deref(), dead[0].reason.as_str()), (Some("poison"), "delivery_limit"));
     drained(&owner).await;
     assert_eq!(effects(&owner).await, ["a", "b", "c", "d"]);
 }

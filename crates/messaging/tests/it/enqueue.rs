@@ -1,8 +1,6 @@
 //! `onceward.enqueue` and `onceward.record_inbox`, as teams in other languages call them.
 
-use crate::support::{
-    Probe, bare_service, consumer, count, enqueue, job, one_lane, publish, running,
-};
+use crate::support::{Probe, bare_service, consumer, count, enqueue, job, one_lane, publish, running};
 use onceward::Queue;
 use onceward_testkit::{TestPlatform, eventually};
 use serde_json::json;
@@ -11,10 +9,7 @@ use tokio_postgres::Client;
 const LOGGED: &str = "SELECT count(*) FROM onceward.message_log";
 
 async fn wide_platform() -> TestPlatform {
-    let queue = Queue::work(crate::support::QUEUE)
-        .dead_letter("probe.dlq")
-        .shards(8)
-        .max_priority(5);
+    let queue = Queue::work(crate::support::QUEUE).dead_letter("probe.dlq").shards(8).max_priority(5);
     TestPlatform::new(vec![bare_service(queue)]).await
 }
 
@@ -37,10 +32,7 @@ async fn a_message_enqueued_from_sql_is_handled_like_any_other() {
     let owner = platform.database().owner().await;
     enqueue(&owner, "acme", "probe.job.v1", &json!({"name": "from sql"})).await;
     let seen = calls.next().await;
-    assert_eq!(
-        (seen.name.as_str(), seen.tenant.as_str(), seen.attempt),
-        ("from sql", "acme", 1)
-    );
+    assert_eq!((seen.name.as_str(), seen.tenant.as_str(), seen.attempt), ("from sql", "acme", 1));
 }
 
 #[tokio::test]
@@ -66,30 +58,13 @@ async fn sql_and_rust_put_a_key_into_the_same_lane_under_the_same_digest() {
                  WHERE r.payload->>'name' = 'rust' AND s.payload->>'name' = 'sql' AND r.lane_id <> s.lane_id";
     assert_eq!(count(&owner, apart).await, 0);
     assert_eq!(count(&owner, LOGGED).await, 120);
-    assert!(
-        count(
-            &owner,
-            "SELECT count(DISTINCT lane_id) FROM onceward.message_log"
-        )
-        .await
-            > 8
-    );
+    assert!(count(&owner, "SELECT count(DISTINCT lane_id) FROM onceward.message_log").await > 8);
 
     // A key used by one side is known to the other.
-    publish(
-        platform.db(),
-        "acme",
-        [job("acme", "rust").once_per("clé-1")],
-    )
-    .await;
+    publish(platform.db(), "acme", [job("acme", "rust").once_per("clé-1")]).await;
     assert!(!enqueue_once(&owner, "acme", "clé-1").await);
     assert!(enqueue_once(&owner, "acme", "clé-2").await);
-    publish(
-        platform.db(),
-        "acme",
-        [job("acme", "rust").once_per("clé-2")],
-    )
-    .await;
+    publish(platform.db(), "acme", [job("acme", "rust").once_per("clé-2")]).await;
     assert_eq!(count(&owner, LOGGED).await, 122);
 }
 
@@ -109,10 +84,7 @@ async fn a_rolled_back_transaction_enqueued_nothing() {
     let owner = platform.database().owner().await;
     owner.batch_execute("BEGIN").await.expect("it begins");
     assert!(enqueue_once(&owner, "acme", "k").await);
-    owner
-        .batch_execute("ROLLBACK")
-        .await
-        .expect("it rolls back");
+    owner.batch_execute("ROLLBACK").await.expect("it rolls back");
     assert_eq!(count(&owner, LOGGED).await, 0);
     assert!(enqueue_once(&owner, "acme", "k").await);
 }
@@ -120,16 +92,14 @@ async fn a_rolled_back_transaction_enqueued_nothing() {
 /// Two transactions with the same key at once: the second waits for the first, and then knows.
 async fn second_of_two(first_ends_with: &str) -> bool {
     let platform = wide_platform().await;
-    let (first, second) = (
-        platform.database().owner().await,
-        platform.database().owner().await,
-    );
+    let (first, second) = (platform.database().owner().await, platform.database().owner().await);
     first.batch_execute("BEGIN").await.expect("it begins");
     assert!(enqueue_once(&first, "acme", "k").await);
     let waiting = tokio::spawn(async move { enqueue_once(&second, "acme", "k").await });
     let watcher = platform.database().owner().await;
     eventually("the second waits for the first", || async {
-        let waiters = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        let waiters =
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
         (count(&watcher, waiters).await == 1).then_some(())
     })
     .await;
@@ -154,13 +124,11 @@ async fn a_rust_publisher_waits_for_an_open_transaction_with_its_key_as_well() {
     first.batch_execute("BEGIN").await.expect("it begins");
     assert!(enqueue_once(&first, "acme", "k").await);
     let db = platform.db().clone();
-    let second =
-        tokio::spawn(
-            async move { publish(&db, "acme", [job("acme", "rust").once_per("k")]).await },
-        );
+    let second = tokio::spawn(async move { publish(&db, "acme", [job("acme", "rust").once_per("k")]).await });
     let watcher = platform.database().owner().await;
     eventually("the second waits for the first", || async {
-        let waiters = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        let waiters =
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
         (count(&watcher, waiters).await == 1).then_some(())
     })
     .await;
@@ -174,72 +142,25 @@ async fn bad_input_gives_a_clear_error_and_writes_nothing() {
     let platform = wide_platform().await;
     let owner = platform.database().owner().await;
     let cases = [
-        (
-            "'a.b', 'probe.events:x', 'probe.job.v1', '{}'",
-            "tenant must be",
-        ),
-        (
-            "'', 'probe.events:x', 'probe.job.v1', '{}'",
-            "tenant must be",
-        ),
-        (
-            "NULL, 'probe.events:x', 'probe.job.v1', '{}'",
-            "tenant must be",
-        ),
-        (
-            "'acme', 'probe.events', 'probe.job.v1', '{}'",
-            "topic must be",
-        ),
+        ("'a.b', 'probe.events:x', 'probe.job.v1', '{}'", "tenant must be"),
+        ("'', 'probe.events:x', 'probe.job.v1', '{}'", "tenant must be"),
+        ("NULL, 'probe.events:x', 'probe.job.v1', '{}'", "tenant must be"),
+        ("'acme', 'probe.events', 'probe.job.v1', '{}'", "topic must be"),
         ("'acme', NULL, 'probe.job.v1', '{}'", "topic must be"),
-        (
-            "'acme', 'nowhere:x', 'probe.job.v1', '{}'",
-            "exchange \"nowhere\" is not declared",
-        ),
-        (
-            "'acme', 'probe.events:x', 'probe.job', '{}'",
-            "event type must end",
-        ),
-        (
-            "'acme', 'probe.events:x', 'probe.job.v0', '{}'",
-            "event type must end",
-        ),
-        (
-            "'acme', 'probe.events:x', 'probe.job.v99999', '{}'",
-            "event type must end",
-        ),
-        (
-            "'acme', 'probe.events:x', NULL, '{}'",
-            "event type must end",
-        ),
-        (
-            "'acme', 'probe.events:x', 'probe.job.v1', '[]'",
-            "payload must be a JSON object",
-        ),
-        (
-            "'acme', 'probe.events:x', 'probe.job.v1', NULL",
-            "payload must be a JSON object",
-        ),
-        (
-            "'acme', 'probe.events:x', 'probe.job.v1', '{}', ''",
-            "1 to 255",
-        ),
-        (
-            "'acme', 'probe.events:x', 'probe.job.v1', '{}', repeat('k', 256)",
-            "1 to 255",
-        ),
-        (
-            "'acme', 'probe.events:x', 'probe.job.v1', '{}', NULL, repeat('k', 256)",
-            "1 to 255",
-        ),
-        (
-            "'acme', 'probe.events:x', 'probe.job.v1', '{}', NULL, NULL, ''",
-            "1 to 255",
-        ),
+        ("'acme', 'nowhere:x', 'probe.job.v1', '{}'", "exchange \"nowhere\" is not declared"),
+        ("'acme', 'probe.events:x', 'probe.job', '{}'", "event type must end"),
+        ("'acme', 'probe.events:x', 'probe.job.v0', '{}'", "event type must end"),
+        ("'acme', 'probe.events:x', 'probe.job.v99999', '{}'", "event type must end"),
+        ("'acme', 'probe.events:x', NULL, '{}'", "event type must end"),
+        ("'acme', 'probe.events:x', 'probe.job.v1', '[]'", "payload must be a JSON object"),
+        ("'acme', 'probe.events:x', 'probe.job.v1', NULL", "payload must be a JSON object"),
+        ("'acme', 'probe.events:x', 'probe.job.v1', '{}', ''", "1 to 255"),
+        ("'acme', 'probe.events:x', 'probe.job.v1', '{}', repeat('k', 256)", "1 to 255"),
+        ("'acme', 'probe.events:x', 'probe.job.v1', '{}', NULL, repeat('k', 256)", "1 to 255"),
+        ("'acme', 'probe.events:x', 'probe.job.v1', '{}', NULL, NULL, ''", "1 to 255"),
     ];
     for (arguments, reason) in cases {
-        let error = owner
-            .batch_execute(&format!("SELECT onceward.enqueue({arguments})"))
-            .await;
+        let error = owner.batch_execute(&format!("SELECT onceward.enqueue({arguments})")).await;
         let error = error.expect_err(arguments);
         let message = error.as_db_error().map_or("", |error| error.message());
         assert!(message.contains(reason), "{arguments}: {message}");
@@ -250,11 +171,7 @@ async fn bad_input_gives_a_clear_error_and_writes_nothing() {
 #[tokio::test]
 async fn a_transaction_of_one_tenant_cannot_enqueue_for_another() {
     let platform = wide_platform().await;
-    let tx = platform
-        .db()
-        .begin(crate::support::scope("acme"))
-        .await
-        .expect("a connection");
+    let tx = platform.db().begin(crate::support::scope("acme")).await.expect("a connection");
     let error = tx
         .query("SELECT onceward.enqueue('globex', 'probe.events:x', 'probe.job.v1', '{\"name\": \"a\"}')", &[])
         .await
@@ -267,21 +184,9 @@ async fn record_inbox_is_true_once_for_each_consumer_and_tenant() {
     let platform = wide_platform().await;
     let owner = platform.database().owner().await;
     let mut answers = Vec::new();
-    for call in [
-        "'acme', 'k'",
-        "'acme', 'k'",
-        "'acme', 'k', 'other'",
-        "'globex', 'k'",
-        "'acme', 'k', 'other'",
-    ] {
+    for call in ["'acme', 'k'", "'acme', 'k'", "'acme', 'k', 'other'", "'globex', 'k'", "'acme', 'k', 'other'"] {
         let sql = format!("SELECT onceward.record_inbox({call})");
-        answers.push(
-            owner
-                .query_one(&sql, &[])
-                .await
-                .expect("an answer")
-                .get::<_, bool>(0),
-        );
+        answers.push(owner.query_one(&sql, &[]).await.expect("an answer").get::<_, bool>(0));
     }
     assert_eq!(answers, [true, false, true, true, false]);
 }

@@ -26,18 +26,11 @@ async fn a_tenant_with_a_long_backlog_delays_another_by_no_more_than_a_batch() {
         }
         Box::pin(async { Ok(()) })
     });
-    let queue = Queue::work(crate::support::QUEUE)
-        .dead_letter("probe.dlq")
-        .shards(8);
+    let queue = Queue::work(crate::support::QUEUE).dead_letter("probe.dlq").shards(8);
     let consumer = consumer(probe).prefetch(PREFETCH).concurrency(CONCURRENCY);
     let mut platform = platform(queue, consumer).await;
     for start in (0..BACKLOG).step_by(2_000) {
-        publish(
-            platform.db(),
-            "big",
-            (start..start + 2_000).map(|n| numbered("big", "one of many", n)),
-        )
-        .await;
+        publish(platform.db(), "big", (start..start + 2_000).map(|n| numbered("big", "one of many", n))).await;
     }
     platform.run_consumers();
     onceward_testkit::eventually("the backlog is worked on", || async {
@@ -45,39 +38,21 @@ async fn a_tenant_with_a_long_backlog_delays_another_by_no_more_than_a_batch() {
     })
     .await;
 
-    publish(
-        platform.db(),
-        "small",
-        [numbered("small", "the only one", 0)],
-    )
-    .await;
+    publish(platform.db(), "small", [numbered("small", "the only one", 0)]).await;
     let before = big.load(Ordering::SeqCst);
     let between = small.await.expect("it is handled").saturating_sub(before);
-    assert!(
-        before < 19_000,
-        "the backlog was over before it could matter: {before} handled"
-    );
+    assert!(before < 19_000, "the backlog was over before it could matter: {before} handled");
     // Turns in hand are finished, and each worker may have begun one more before it heard.
-    assert!(
-        between <= PREFETCH * (CONCURRENCY + 1),
-        "{between} of the big tenant's came first"
-    );
+    assert!(between <= PREFETCH * (CONCURRENCY + 1), "{between} of the big tenant's came first");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tenants_that_wait_together_are_served_in_turn() {
     let (probe, mut calls) = Probe::good();
-    let queue = Queue::work(crate::support::QUEUE)
-        .dead_letter("probe.dlq")
-        .shards(1);
+    let queue = Queue::work(crate::support::QUEUE).dead_letter("probe.dlq").shards(1);
     let mut platform = platform(queue, consumer(probe).prefetch(10).concurrency(1)).await;
     for tenant in ["a", "b", "c", "d"] {
-        publish(
-            platform.db(),
-            tenant,
-            (0..300).map(|n| numbered(tenant, tenant, n)),
-        )
-        .await;
+        publish(platform.db(), tenant, (0..300).map(|n| numbered(tenant, tenant, n))).await;
     }
     platform.run_consumers();
     let names = calls.names(1_200).await;
@@ -86,8 +61,5 @@ async fn tenants_that_wait_together_are_served_in_turn() {
         *served.entry(name).or_default() += 1;
     }
     assert_eq!(served.len(), 4, "{served:?}");
-    assert!(
-        served.values().all(|&n| (30..=70).contains(&n)),
-        "{served:?}"
-    );
+    assert!(served.values().all(|&n| (30..=70).contains(&n)), "{served:?}");
 }

@@ -1,8 +1,6 @@
 //! What is checked before a handler sees a message: tenant, contract, age.
 
-use crate::support::{
-    Probe, consumer, dead_letters, drained, effects, enqueue, one_lane, platform, publish_names,
-};
+use crate::support::{Probe, consumer, dead_letters, drained, effects, enqueue, one_lane, platform, publish_names};
 use serde_json::json;
 
 #[tokio::test]
@@ -14,17 +12,8 @@ async fn a_payload_that_breaks_its_contract_is_a_dead_letter_at_once() {
     publish_names(platform.db(), "acme", &["good"]).await;
     platform.run_consumers();
     let dead = dead_letters(&owner, 1).await;
-    assert_eq!(
-        (dead[0].reason.as_str(), dead[0].attempts),
-        ("schema_violation", 1)
-    );
-    assert!(
-        dead[0]
-            .last_error
-            .as_deref()
-            .is_some_and(|error| error.contains("/name")),
-        "{dead:?}"
-    );
+    assert_eq!((dead[0].reason.as_str(), dead[0].attempts), ("schema_violation", 1));
+    assert!(dead[0].last_error.as_deref().is_some_and(|error| error.contains("/name")), "{dead:?}");
     drained(&owner).await;
     assert_eq!(effects(&owner).await, ["good"]);
     assert_eq!(calls.drain(), 1, "the handler saw it");
@@ -42,10 +31,7 @@ async fn a_message_that_names_another_tenant_than_its_lane_is_a_dead_letter_at_o
     assert_eq!(forged.expect("the owner may forge"), 1);
     platform.run_consumers();
     let dead = dead_letters(&owner, 1).await;
-    assert_eq!(
-        (dead[0].reason.as_str(), dead[0].tenant.as_str()),
-        ("tenant_mismatch", "acme")
-    );
+    assert_eq!((dead[0].reason.as_str(), dead[0].tenant.as_str()), ("tenant_mismatch", "acme"));
     drained(&owner).await;
     assert_eq!(effects(&owner).await, ["good"]);
     assert_eq!(calls.drain(), 1, "the handler saw it");
@@ -57,7 +43,9 @@ async fn a_routing_key_that_names_another_tenant_is_a_dead_letter_at_once() {
     let mut platform = platform(one_lane(), consumer(probe)).await;
     let owner = platform.database().owner().await;
     owner
-        .batch_execute("SELECT onceward.enqueue('acme', 'probe.events:tenant.globex.job', 'probe.job.v1', '{\"name\": \"a\"}')")
+        .batch_execute(
+            "SELECT onceward.enqueue('acme', 'probe.events:tenant.globex.job', 'probe.job.v1', '{\"name\": \"a\"}')",
+        )
         .await
         .expect("SQL callers are checked by the consumer");
     platform.run_consumers();
@@ -73,15 +61,14 @@ async fn a_message_that_waited_longer_than_its_queue_allows_has_expired() {
     let owner = platform.database().owner().await;
     publish_names(platform.db(), "acme", &["old", "fresh"]).await;
     owner
-        .batch_execute("UPDATE onceward.message_log SET created_at = created_at - interval '61 s' WHERE payload->>'name' = 'old'")
+        .batch_execute(
+            "UPDATE onceward.message_log SET created_at = created_at - interval '61 s' WHERE payload->>'name' = 'old'",
+        )
         .await
         .expect("the owner can age it");
     platform.run_consumers();
     let dead = dead_letters(&owner, 1).await;
-    assert_eq!(
-        (dead[0].name.as_deref(), dead[0].reason.as_str()),
-        (Some("old"), "expired")
-    );
+    assert_eq!((dead[0].name.as_deref(), dead[0].reason.as_str()), (Some("old"), "expired"));
     drained(&owner).await;
     assert_eq!(effects(&owner).await, ["fresh"]);
 }
@@ -93,7 +80,9 @@ async fn a_message_that_cannot_be_read_is_a_dead_letter_and_holds_up_nobody() {
     let owner = platform.database().owner().await;
     publish_names(platform.db(), "acme", &["garbled", "good"]).await;
     owner
-        .batch_execute("UPDATE onceward.message_log SET event_type = 'no such..name' WHERE payload->>'name' = 'garbled'")
+        .batch_execute(
+            "UPDATE onceward.message_log SET event_type = 'no such..name' WHERE payload->>'name' = 'garbled'",
+        )
         .await
         .expect("the owner can garble it");
     platform.run_consumers();
@@ -107,9 +96,7 @@ async fn a_message_that_cannot_be_read_is_a_dead_letter_and_holds_up_nobody() {
 async fn a_handler_sees_its_messages_tenant_and_no_other() {
     let (probe, _calls) = Probe::new(|tx, seen| {
         Box::pin(async move {
-            let rows = tx
-                .query("SELECT DISTINCT tenant_id FROM probe.effect", &[])
-                .await?;
+            let rows = tx.query("SELECT DISTINCT tenant_id FROM probe.effect", &[]).await?;
             let tenants: Vec<&str> = rows.iter().map(|row| row.get(0)).collect();
             assert_eq!(tenants, [seen.tenant.as_str()]);
             Ok(())

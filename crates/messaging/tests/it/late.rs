@@ -1,8 +1,7 @@
 //! Numbers are not commit order: what commits late is handled, and what stays open holds up nobody.
 
 use crate::support::{
-    Probe, consumer, drained, effects, effects_reach, job, one_lane, platform, publish,
-    publish_names, running,
+    Probe, consumer, drained, effects, effects_reach, job, one_lane, platform, publish, publish_names, running,
 };
 use onceward_testkit::TestDb;
 use tokio_postgres::Client;
@@ -53,10 +52,7 @@ async fn several_late_transactions_are_handled_in_whatever_order_they_commit() {
     assert_eq!(effects_reach(&owner, 4).await, ["early", "b1", "b2", "b3"]);
     publish_names(platform.db(), "acme", &["between"]).await;
     assert_eq!(effects_reach(&owner, 5).await[4], "between");
-    never
-        .batch_execute("ROLLBACK")
-        .await
-        .expect("it rolls back");
+    never.batch_execute("ROLLBACK").await.expect("it rolls back");
     commit(&first).await;
     assert_eq!(effects_reach(&owner, 8).await[5..], ["a1", "a2", "a3"]);
     drained(&owner).await;
@@ -84,31 +80,19 @@ async fn a_late_message_is_handled_while_another_writer_stays_open() {
 }
 
 #[tokio::test]
-async fn a_transaction_that_had_its_id_before_the_lane_was_read_and_its_number_after_is_not_missed()
-{
+async fn a_transaction_that_had_its_id_before_the_lane_was_read_and_its_number_after_is_not_missed() {
     let (probe, _calls) = Probe::good();
     let platform = running(one_lane(), consumer(probe)).await;
     let owner = platform.database().owner().await;
     let slow = platform.database().owner().await;
-    slow.batch_execute("BEGIN; SELECT pg_current_xact_id()")
-        .await
-        .expect("it has its id");
+    slow.batch_execute("BEGIN; SELECT pg_current_xact_id()").await.expect("it has its id");
     publish_names(platform.db(), "acme", &["one", "two"]).await;
     effects_reach(&owner, 2).await;
-    crate::support::enqueue(
-        &slow,
-        "acme",
-        "probe.job.v1",
-        &serde_json::json!({"name": "slow"}),
-    )
-    .await;
+    crate::support::enqueue(&slow, "acme", "probe.job.v1", &serde_json::json!({"name": "slow"})).await;
     publish_names(platform.db(), "acme", &["three"]).await;
     effects_reach(&owner, 3).await;
     commit(&slow).await;
-    assert_eq!(
-        effects_reach(&owner, 4).await,
-        ["one", "two", "three", "slow"]
-    );
+    assert_eq!(effects_reach(&owner, 4).await, ["one", "two", "three", "slow"]);
 }
 
 #[tokio::test]
@@ -116,10 +100,7 @@ async fn a_late_message_without_anybody_to_wake_the_worker_is_found_by_polling()
     let (probe, _calls) = Probe::good();
     let mut platform = platform(one_lane(), consumer(probe)).await;
     let owner = platform.database().owner().await;
-    owner
-        .batch_execute("REVOKE EXECUTE ON FUNCTION pg_notify FROM PUBLIC")
-        .await
-        .expect("the owner may");
+    owner.batch_execute("REVOKE EXECUTE ON FUNCTION pg_notify FROM PUBLIC").await.expect("the owner may");
     let late = open_with(platform.database(), &["late"]).await;
     publish(platform.db(), "acme", [job("acme", "early")]).await;
     platform.run_consumers();

@@ -1,8 +1,8 @@
 //! Leased handling: the outside call first, its record once, whoever crashes meanwhile.
 
 use crate::support::{
-    Calls, GENEROUS, Job, Seen, count, dead_letters, drained, effects, effects_reach, job,
-    one_lane, platform, publish, publish_names, quick, running, write_effect,
+    Calls, GENEROUS, Job, Seen, count, dead_letters, drained, effects, effects_reach, job, one_lane, platform, publish,
+    publish_names, quick, running, write_effect,
 };
 use onceward::{Consumer, Failure, LeasedHandler, Received, Tx, messaging::consumer::LeaseContext};
 use onceward_testkit::eventually;
@@ -27,11 +27,7 @@ impl Outside {
     fn new() -> (Self, Calls, Arc<Semaphore>) {
         let (sender, calls) = Calls::channel();
         let let_go = Arc::new(Semaphore::new(0));
-        let outside = Self {
-            calls: sender,
-            let_go: let_go.clone(),
-            recorded: Arc::default(),
-        };
+        let outside = Self { calls: sender, let_go: let_go.clone(), recorded: Arc::default() };
         (outside, calls, let_go)
     }
 }
@@ -40,11 +36,7 @@ impl LeasedHandler for Outside {
     type Event = Job;
     type Work = String;
 
-    async fn perform(
-        &self,
-        _lease: &LeaseContext,
-        received: &Received<'_, Job>,
-    ) -> Result<String, Failure> {
+    async fn perform(&self, _lease: &LeaseContext, received: &Received<'_, Job>) -> Result<String, Failure> {
         let _ = self.calls.send(Seen::of(received, &received.event));
         self.let_go.acquire().await.expect("never closed").forget();
         match received.event.name.as_str() {
@@ -53,17 +45,9 @@ impl LeasedHandler for Outside {
         }
     }
 
-    async fn record(
-        &self,
-        tx: &mut Tx,
-        received: &Received<'_, Job>,
-        work: String,
-    ) -> Result<(), Failure> {
+    async fn record(&self, tx: &mut Tx, received: &Received<'_, Job>, work: String) -> Result<(), Failure> {
         self.recorded.fetch_add(1, Ordering::SeqCst);
-        let seen = Seen {
-            name: work,
-            ..Seen::of(received, &received.event)
-        };
+        let seen = Seen { name: work, ..Seen::of(received, &received.event) };
         write_effect(tx, &seen).await
     }
 }
@@ -86,10 +70,8 @@ async fn the_outside_call_is_made_without_a_transaction_and_then_recorded() {
     let open = "SELECT count(*) FROM pg_stat_activity
                 WHERE datname = current_database() AND state LIKE 'idle in transaction%'";
     // The worker looks for more meanwhile, which takes moments; a transaction of the call would stay.
-    eventually("no transaction is open during the call", || async {
-        (count(&owner, open).await == 0).then_some(())
-    })
-    .await;
+    eventually("no transaction is open during the call", || async { (count(&owner, open).await == 0).then_some(()) })
+        .await;
     let_go.add_permits(1);
     assert_eq!(effects_reach(&owner, 1).await, ["a done"]);
     drained(&owner).await;
@@ -104,10 +86,7 @@ async fn a_failed_call_is_retried_by_the_policy_and_then_a_dead_letter() {
     let owner = platform.database().owner().await;
     publish_names(platform.db(), "acme", &["bad", "good"]).await;
     let dead = dead_letters(&owner, 1).await;
-    assert_eq!(
-        (dead[0].reason.as_str(), dead[0].attempts),
-        ("attempts_exhausted", 3)
-    );
+    assert_eq!((dead[0].reason.as_str(), dead[0].attempts), ("attempts_exhausted", 3));
     assert_eq!(dead[0].first_error.as_deref(), Some("the provider says no"));
     assert_eq!(effects(&owner).await, ["good done"]);
 }
@@ -127,10 +106,7 @@ async fn what_a_crashed_worker_held_is_rescued_under_a_higher_lease_when_its_tim
     rescuer.run_consumers();
     let rescued = calls.next().await;
     assert_eq!((rescued.name.as_str(), rescued.attempt), ("a", 2));
-    assert_eq!(
-        count(&owner, "SELECT lease FROM onceward.deferred").await,
-        2
-    );
+    assert_eq!(count(&owner, "SELECT lease FROM onceward.deferred").await, 2);
     let_go.add_permits(1);
     assert_eq!(effects_reach(&owner, 1).await, ["a done"]);
     stop.cancel();
@@ -146,8 +122,7 @@ async fn a_late_finisher_whose_message_was_rescued_is_discarded() {
     publish_names(platform.db(), "acme", &["a"]).await;
     calls.next().await;
     // The lease moves on under another number, as if somebody else had rescued it.
-    let taken =
-        "UPDATE onceward.deferred SET lease = lease + 1, due_at = now() + interval '1 hour'";
+    let taken = "UPDATE onceward.deferred SET lease = lease + 1, due_at = now() + interval '1 hour'";
     assert_eq!(owner.execute(taken, &[]).await.expect("the owner may"), 1);
     let_go.add_permits(1);
     eventually("the late finisher is through", || async {
@@ -155,10 +130,7 @@ async fn a_late_finisher_whose_message_was_rescued_is_discarded() {
     })
     .await;
     // The next holder finishes.
-    owner
-        .batch_execute("UPDATE onceward.deferred SET due_at = now()")
-        .await
-        .expect("the owner may");
+    owner.batch_execute("UPDATE onceward.deferred SET due_at = now()").await.expect("the owner may");
     calls.next().await;
     let_go.add_permits(2);
     assert_eq!(effects_reach(&owner, 1).await, ["a done"]);
@@ -177,18 +149,14 @@ async fn a_heartbeat_keeps_a_long_job_for_as_long_as_it_takes() {
     publish_names(platform.db(), "acme", &["long"]).await;
     calls.next().await;
     let start: f64 = due_at(&owner).await;
-    eventually(
-        "the lease was extended over several of its length",
-        || async { (due_at(&owner).await > start + 2.0).then_some(()) },
-    )
+    eventually("the lease was extended over several of its length", || async {
+        (due_at(&owner).await > start + 2.0).then_some(())
+    })
     .await;
     assert_eq!(calls.drain(), 0, "somebody else was given the message");
     let_go.add_permits(1);
     assert_eq!(effects_reach(&owner, 1).await, ["long done"]);
-    let row = owner
-        .query_one("SELECT attempt FROM probe.effect", &[])
-        .await
-        .expect("one effect");
+    let row = owner.query_one("SELECT attempt FROM probe.effect", &[]).await.expect("one effect");
     assert_eq!(row.get::<_, i32>(0), 1);
     stop.cancel();
     assert!(other.finished().await);
@@ -205,37 +173,20 @@ async fn leased_messages_of_one_key_are_handled_one_after_the_other() {
     let platform = running(one_lane(), consumer(outside)).await;
     let owner = platform.database().owner().await;
     let names = ["k1", "k2", "k3"];
-    publish(
-        platform.db(),
-        "acme",
-        names.map(|name| job("acme", name).ordered_by("k")),
-    )
-    .await;
-    publish(
-        platform.db(),
-        "acme",
-        [job("acme", "other").ordered_by("o")],
-    )
-    .await;
+    publish(platform.db(), "acme", names.map(|name| job("acme", name).ordered_by("k"))).await;
+    publish(platform.db(), "acme", [job("acme", "other").ordered_by("o")]).await;
     let mut first = calls.names(2).await;
     first.sort_unstable();
     assert_eq!(first, ["k1", "other"]);
     let parked = "SELECT count(*) FROM onceward.deferred WHERE state = 'parked'";
-    eventually("the followers stand aside", || async {
-        (count(&owner, parked).await == 2).then_some(())
-    })
-    .await;
+    eventually("the followers stand aside", || async { (count(&owner, parked).await == 2).then_some(()) }).await;
     let_go.add_permits(2);
     assert_eq!(calls.next().await.name, "k2");
     let_go.add_permits(1);
     assert_eq!(calls.next().await.name, "k3");
     let_go.add_permits(1);
     drained(&owner).await;
-    let done: Vec<String> = effects(&owner)
-        .await
-        .into_iter()
-        .filter(|name| name.starts_with('k'))
-        .collect();
+    let done: Vec<String> = effects(&owner).await.into_iter().filter(|name| name.starts_with('k')).collect();
     assert_eq!(done, ["k1 done", "k2 done", "k3 done"]);
 }
 

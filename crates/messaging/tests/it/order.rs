@@ -1,8 +1,8 @@
 //! Order per key: one after the other, in the order of the commits, with any number of workers.
 
 use crate::support::{
-    GENEROUS, Probe, consumer, dead_letters, drained, effects_reach, job, numbered, one_lane,
-    platform, publish, quick, running, scope,
+    GENEROUS, Probe, consumer, dead_letters, drained, effects_reach, job, numbered, one_lane, platform, publish, quick,
+    running, scope,
 };
 use onceward::{Failure, Queue, outbox};
 use onceward_testkit::TestPlatform;
@@ -55,24 +55,15 @@ async fn publish_next(platform: &onceward::Db, key: &str) {
 /// The numbers of each key, in the order in which they took effect.
 async fn numbers(owner: &Client) -> BTreeMap<String, Vec<i64>> {
     let mut numbers: BTreeMap<String, Vec<i64>> = BTreeMap::new();
-    for row in owner
-        .query("SELECT name, number FROM probe.effect ORDER BY id", &[])
-        .await
-        .expect("rows")
-    {
+    for row in owner.query("SELECT name, number FROM probe.effect ORDER BY id", &[]).await.expect("rows") {
         numbers.entry(row.get(0)).or_default().push(row.get(1));
     }
     numbers
 }
 
 async fn keys_stay_in_order(keys: Vec<u8>, trouble: Trouble, prefetch: usize) {
-    let queue = Queue::work(crate::support::QUEUE)
-        .dead_letter("probe.dlq")
-        .shards(3);
-    let consumer = consumer(troubled(trouble))
-        .retry(quick(3).initial_ms(3))
-        .concurrency(3)
-        .prefetch(prefetch);
+    let queue = Queue::work(crate::support::QUEUE).dead_letter("probe.dlq").shards(3);
+    let consumer = consumer(troubled(trouble)).retry(quick(3).initial_ms(3)).concurrency(3).prefetch(prefetch);
     let mut platform = platform(queue, consumer).await;
     let owner = platform.database().owner().await;
     let (mut second, stop) = platform.another_instance();
@@ -81,12 +72,7 @@ async fn keys_stay_in_order(keys: Vec<u8>, trouble: Trouble, prefetch: usize) {
     let mut publishers = JoinSet::new();
     for (n, share) in keys.chunks(keys.len().div_ceil(4)).enumerate() {
         let share = share.to_vec();
-        let db = if n % 2 == 0 {
-            platform.db()
-        } else {
-            second.db()
-        }
-        .clone();
+        let db = if n % 2 == 0 { platform.db() } else { second.db() }.clone();
         publishers.spawn(async move {
             for key in share {
                 publish_next(&db, &format!("key-{key}")).await;
@@ -96,16 +82,11 @@ async fn keys_stay_in_order(keys: Vec<u8>, trouble: Trouble, prefetch: usize) {
     publishers.join_all().await;
     drained(&owner).await;
     let mut published: BTreeMap<String, i64> = BTreeMap::new();
-    keys.iter()
-        .for_each(|key| *published.entry(format!("key-{key}")).or_default() += 1);
+    keys.iter().for_each(|key| *published.entry(format!("key-{key}")).or_default() += 1);
     let handled = numbers(&owner).await;
     for (key, last) in published {
         let expected: Vec<i64> = (1..=last).filter(|n| n % trouble.dead_each != 0).collect();
-        assert_eq!(
-            handled.get(&key).cloned().unwrap_or_default(),
-            expected,
-            "{key}"
-        );
+        assert_eq!(handled.get(&key).cloned().unwrap_or_default(), expected, "{key}");
     }
     stop.cancel();
     assert!(second.finished().await);
@@ -142,14 +123,7 @@ fn first_of_k_fails() -> Probe {
 
 async fn two_keys(platform: &TestPlatform) {
     let names = ["k1", "k2", "o1", "k3", "o2"];
-    publish(
-        platform.db(),
-        "acme",
-        names
-            .iter()
-            .map(|name| job("acme", name).ordered_by(&name[..1])),
-    )
-    .await;
+    publish(platform.db(), "acme", names.iter().map(|name| job("acme", name).ordered_by(&name[..1]))).await;
 }
 
 #[tokio::test]
@@ -160,19 +134,8 @@ async fn followers_wait_behind_a_retry_while_other_keys_go_on() {
     platform.run_consumers();
     assert_eq!(effects_reach(&owner, 2).await, ["o1", "o2"]);
     // Those that come while it waits stand behind it as well.
-    publish(
-        platform.db(),
-        "acme",
-        [
-            job("acme", "k4").ordered_by("k"),
-            job("acme", "o3").ordered_by("o"),
-        ],
-    )
-    .await;
-    assert_eq!(
-        effects_reach(&owner, 7).await,
-        ["o1", "o2", "o3", "k1", "k2", "k3", "k4"]
-    );
+    publish(platform.db(), "acme", [job("acme", "k4").ordered_by("k"), job("acme", "o3").ordered_by("o")]).await;
+    assert_eq!(effects_reach(&owner, 7).await, ["o1", "o2", "o3", "k1", "k2", "k3", "k4"]);
 }
 
 #[tokio::test]
@@ -182,10 +145,7 @@ async fn an_unordered_consumer_lets_followers_pass() {
     let owner = platform.database().owner().await;
     two_keys(&platform).await;
     platform.run_consumers();
-    assert_eq!(
-        effects_reach(&owner, 5).await,
-        ["k2", "o1", "k3", "o2", "k1"]
-    );
+    assert_eq!(effects_reach(&owner, 5).await, ["k2", "o1", "k3", "o2", "k1"]);
 }
 
 #[tokio::test]
@@ -200,12 +160,7 @@ async fn followers_go_on_when_the_message_before_them_is_given_up() {
     });
     let platform = running(one_lane(), consumer(probe).budget(GENEROUS)).await;
     let owner = platform.database().owner().await;
-    publish(
-        platform.db(),
-        "acme",
-        ["k1", "k2", "k3"].map(|name| job("acme", name).ordered_by("k")),
-    )
-    .await;
+    publish(platform.db(), "acme", ["k1", "k2", "k3"].map(|name| job("acme", name).ordered_by("k"))).await;
     assert_eq!(dead_letters(&owner, 1).await[0].name.as_deref(), Some("k1"));
     assert_eq!(effects_reach(&owner, 2).await, ["k2", "k3"]);
 }
@@ -223,11 +178,6 @@ async fn the_same_key_of_two_tenants_is_two_keys() {
     let platform = running(one_lane(), consumer(probe)).await;
     let owner = platform.database().owner().await;
     publish(platform.db(), "acme", [job("acme", "a").ordered_by("k")]).await;
-    publish(
-        platform.db(),
-        "globex",
-        [job("globex", "g").ordered_by("k")],
-    )
-    .await;
+    publish(platform.db(), "globex", [job("globex", "g").ordered_by("k")]).await;
     assert_eq!(effects_reach(&owner, 1).await, ["g"]);
 }

@@ -12,27 +12,18 @@ async fn platform() -> TestPlatform {
 }
 
 async fn tenants_count(tx: &Tx) {
-    tx.execute(
-        "INSERT INTO probe.counter (tenant_id, key, n) VALUES ('acme', 'k', 1)",
-        &[],
-    )
-    .await
-    .expect("the state is written");
+    tx.execute("INSERT INTO probe.counter (tenant_id, key, n) VALUES ('acme', 'k', 1)", &[])
+        .await
+        .expect("the state is written");
 }
 
 #[tokio::test]
 async fn state_and_message_are_committed_together() {
     let platform = platform().await;
     let owner = platform.database().owner().await;
-    let mut tx = platform
-        .db()
-        .begin(scope("acme"))
-        .await
-        .expect("a connection");
+    let mut tx = platform.db().begin(scope("acme")).await.expect("a connection");
     tenants_count(&tx).await;
-    outbox::send(&mut tx, job("acme", "a"))
-        .await
-        .expect("accepted");
+    outbox::send(&mut tx, job("acme", "a")).await.expect("accepted");
     assert_eq!(count(&owner, LOGGED).await, 0);
     tx.commit().await.expect("it commits");
     assert_eq!(count(&owner, LOGGED).await, 1);
@@ -43,24 +34,12 @@ async fn state_and_message_are_committed_together() {
 async fn a_rolled_back_transaction_publishes_nothing() {
     let platform = platform().await;
     let owner = platform.database().owner().await;
-    let mut tx = platform
-        .db()
-        .begin(scope("acme"))
-        .await
-        .expect("a connection");
+    let mut tx = platform.db().begin(scope("acme")).await.expect("a connection");
     tenants_count(&tx).await;
-    outbox::send(&mut tx, job("acme", "a").once_per("k"))
-        .await
-        .expect("accepted");
+    outbox::send(&mut tx, job("acme", "a").once_per("k")).await.expect("accepted");
     tx.rollback().await.expect("it rolls back");
-    let mut dropped = platform
-        .db()
-        .begin(scope("acme"))
-        .await
-        .expect("a connection");
-    outbox::send(&mut dropped, job("acme", "a").once_per("k"))
-        .await
-        .expect("accepted");
+    let mut dropped = platform.db().begin(scope("acme")).await.expect("a connection");
+    outbox::send(&mut dropped, job("acme", "a").once_per("k")).await.expect("accepted");
     drop(dropped);
     assert_eq!(count(&owner, LOGGED).await, 0);
     // The key was not used up by what never happened.
@@ -72,25 +51,13 @@ async fn a_rolled_back_transaction_publishes_nothing() {
 async fn many_messages_are_written_by_one_statement() {
     let platform = platform().await;
     let owner = platform.database().owner().await;
-    publish(
-        platform.db(),
-        "acme",
-        (0..500).map(|n| numbered("acme", "many", n)),
-    )
-    .await;
+    publish(platform.db(), "acme", (0..500).map(|n| numbered("acme", "many", n))).await;
     // The time is taken once by each call of the function that writes.
     let row = owner
         .query_one("SELECT count(*), count(DISTINCT created_at), count(DISTINCT seq) FROM onceward.message_log", &[])
         .await
         .expect("a row");
-    assert_eq!(
-        (
-            row.get::<_, i64>(0),
-            row.get::<_, i64>(1),
-            row.get::<_, i64>(2)
-        ),
-        (500, 1, 500)
-    );
+    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1), row.get::<_, i64>(2)), (500, 1, 500));
 }
 
 #[tokio::test]
@@ -98,12 +65,7 @@ async fn the_same_key_is_published_once_for_each_tenant() {
     let platform = platform().await;
     let owner = platform.database().owner().await;
     for tenant in ["acme", "globex", "acme", "globex"] {
-        publish(
-            platform.db(),
-            tenant,
-            [job(tenant, "a").once_per("order-1")],
-        )
-        .await;
+        publish(platform.db(), tenant, [job(tenant, "a").once_per("order-1")]).await;
     }
     let tenants = "SELECT string_agg(tenant_id, ',' ORDER BY seq) FROM onceward.message_log";
     let row = owner.query_one(tenants, &[]).await.expect("a row");
@@ -132,22 +94,12 @@ async fn a_key_given_twice_in_one_transaction_is_published_once_beside_the_other
 async fn a_message_published_after_a_savepoint_goes_with_it() {
     let platform = platform().await;
     let owner = platform.database().owner().await;
-    let mut tx = platform
-        .db()
-        .begin(scope("acme"))
-        .await
-        .expect("a connection");
-    outbox::send(&mut tx, job("acme", "before"))
-        .await
-        .expect("accepted");
+    let mut tx = platform.db().begin(scope("acme")).await.expect("a connection");
+    outbox::send(&mut tx, job("acme", "before")).await.expect("accepted");
     let point = tx.savepoint();
-    outbox::send(&mut tx, job("acme", "undone").once_per("k"))
-        .await
-        .expect("accepted");
+    outbox::send(&mut tx, job("acme", "undone").once_per("k")).await.expect("accepted");
     tx.rollback_to(point).await.expect("undone");
-    outbox::send(&mut tx, job("acme", "after").once_per("k"))
-        .await
-        .expect("accepted");
+    outbox::send(&mut tx, job("acme", "after").once_per("k")).await.expect("accepted");
     tx.release(point);
     tx.commit().await.expect("it commits");
     let names = "SELECT string_agg(payload->>'name', ',' ORDER BY seq) FROM onceward.message_log";
@@ -162,55 +114,23 @@ async fn what_breaks_a_rule_is_refused_with_a_reason_and_nothing_is_written() {
     let topic = "probe.events:tenant.acme.job";
     let good = json!({"name": "a"});
     let cases = [
-        (
-            NewMessage::new("probe.job.v1", topic, json!({"name": 7})),
-            "/name",
-        ),
-        (
-            NewMessage::new("probe.job.v1", topic, json!({"name": "a", "extra": 1})),
-            "extra",
-        ),
-        (
-            NewMessage::new("probe.job.v9", topic, good.clone()),
-            "probe.job.v9",
-        ),
+        (NewMessage::new("probe.job.v1", topic, json!({"name": 7})), "/name"),
+        (NewMessage::new("probe.job.v1", topic, json!({"name": "a", "extra": 1})), "extra"),
+        (NewMessage::new("probe.job.v9", topic, good.clone()), "probe.job.v9"),
         (NewMessage::new("probe.job", topic, good.clone()), "version"),
-        (
-            NewMessage::new("probe.job.v1", "nowhere:tenant.acme.job", good.clone()),
-            "nowhere",
-        ),
-        (
-            NewMessage::new("probe.job.v1", "no-colon", good.clone()),
-            "exchange",
-        ),
-        (
-            NewMessage::new(
-                "probe.job.v1",
-                "probe.events:tenant.globex.job",
-                good.clone(),
-            ),
-            "globex",
-        ),
+        (NewMessage::new("probe.job.v1", "nowhere:tenant.acme.job", good.clone()), "nowhere"),
+        (NewMessage::new("probe.job.v1", "no-colon", good.clone()), "exchange"),
+        (NewMessage::new("probe.job.v1", "probe.events:tenant.globex.job", good.clone()), "globex"),
         (job("acme", "a").ordered_by("k".repeat(256)), "ordering key"),
         (job("acme", "a").ordered_by(""), "ordering key"),
-        (
-            job("acme", "a").once_per("k".repeat(256)),
-            "idempotency key",
-        ),
+        (job("acme", "a").once_per("k".repeat(256)), "idempotency key"),
         (job("acme", "a").once_per(""), "idempotency key"),
     ];
     for (message, reason) in cases {
         let shown = format!("{message:?}");
-        let mut tx = platform
-            .db()
-            .begin(scope("acme"))
-            .await
-            .expect("a connection");
+        let mut tx = platform.db().begin(scope("acme")).await.expect("a connection");
         let error = outbox::send(&mut tx, message).await.expect_err(&shown);
-        assert!(
-            error.to_string().contains(reason),
-            "{error} does not name {reason}"
-        );
+        assert!(error.to_string().contains(reason), "{error} does not name {reason}");
         assert!(!error.is_transient(), "{error}");
         tx.commit().await.expect("the transaction itself is fine");
     }
@@ -220,20 +140,12 @@ async fn what_breaks_a_rule_is_refused_with_a_reason_and_nothing_is_written() {
 #[tokio::test]
 async fn a_transaction_without_a_tenant_or_a_publisher_cannot_publish() {
     let platform = platform().await;
-    let mut tx = platform
-        .db()
-        .begin(onceward::Scope::platform("probe"))
-        .await
-        .expect("a connection");
-    let error = outbox::send(&mut tx, job("acme", "a"))
-        .await
-        .expect_err("no tenant");
+    let mut tx = platform.db().begin(onceward::Scope::platform("probe")).await.expect("a connection");
+    let error = outbox::send(&mut tx, job("acme", "a")).await.expect_err("no tenant");
     assert!(error.to_string().contains("tenant"), "{error}");
     let bare = onceward::Db::connect(platform.database().config()).expect("valid settings");
     let mut tx = bare.begin(scope("acme")).await.expect("a connection");
-    let error = outbox::send(&mut tx, job("acme", "a"))
-        .await
-        .expect_err("no publisher");
+    let error = outbox::send(&mut tx, job("acme", "a")).await.expect_err("no publisher");
     assert!(matches!(error, PublishError::NoPublisher), "{error}");
 }
 
@@ -241,28 +153,10 @@ async fn a_transaction_without_a_tenant_or_a_publisher_cannot_publish() {
 async fn a_message_that_nobody_is_bound_to_is_kept_and_delivered_to_nobody() {
     let platform = platform().await;
     let owner = platform.database().owner().await;
-    let message = NewMessage::new(
-        "probe.job.v1",
-        "probe.events:nobody.listens",
-        json!({"name": "a"}),
-    );
+    let message = NewMessage::new("probe.job.v1", "probe.events:nobody.listens", json!({"name": "a"}));
     publish(platform.db(), "acme", [message]).await;
-    assert_eq!(
-        count(
-            &owner,
-            "SELECT count(*) FROM onceward.message_log WHERE lane_id = 0"
-        )
-        .await,
-        1
-    );
-    assert_eq!(
-        count(
-            &owner,
-            "SELECT sum(depth)::bigint FROM onceward.queue_stats(10)"
-        )
-        .await,
-        0
-    );
+    assert_eq!(count(&owner, "SELECT count(*) FROM onceward.message_log WHERE lane_id = 0").await, 1);
+    assert_eq!(count(&owner, "SELECT sum(depth)::bigint FROM onceward.queue_stats(10)").await, 0);
 }
 
 #[tokio::test]
@@ -271,11 +165,7 @@ async fn the_outbox_shows_a_message_by_the_specifications_names() {
     let mut message = job("acme", "a").ordered_by("o").once_per("k");
     message.aggregate = Some(("loan".into(), "7".into()));
     publish(platform.db(), "acme", [message]).await;
-    let tx = platform
-        .db()
-        .begin(scope("acme"))
-        .await
-        .expect("a connection");
+    let tx = platform.db().begin(scope("acme")).await.expect("a connection");
     let row = tx
         .query_one(
             "SELECT event_type, topic, ordering_key, idempotency_key, aggregate_type, aggregate_id, payload->>'name',
@@ -285,27 +175,9 @@ async fn the_outbox_shows_a_message_by_the_specifications_names() {
         .await
         .expect("one row");
     let texts: Vec<&str> = (0..7).map(|column| row.get(column)).collect();
-    assert_eq!(
-        texts,
-        [
-            "probe.job.v1",
-            "probe.events:tenant.acme.job",
-            "o",
-            "k",
-            "loan",
-            "7",
-            "a"
-        ]
-    );
+    assert_eq!(texts, ["probe.job.v1", "probe.events:tenant.acme.job", "o", "k", "loan", "7", "a"]);
     assert_eq!((row.get::<_, i32>(7), row.get::<_, bool>(8)), (0, true));
-    let other = platform
-        .db()
-        .begin(scope("globex"))
-        .await
-        .expect("a connection");
-    let rows = other
-        .query("SELECT FROM onceward.outbox_messages", &[])
-        .await
-        .expect("it may look");
+    let other = platform.db().begin(scope("globex")).await.expect("a connection");
+    let rows = other.query("SELECT FROM onceward.outbox_messages", &[]).await.expect("it may look");
     assert!(rows.is_empty(), "another tenant sees the outbox");
 }

@@ -1,21 +1,15 @@
 //! Retention: history leaves by partition, what is unread stays, and hot tables stay small.
 
 use crate::support::{
-    Probe, consumer, count, drained, effects_reach, job, numbered, one_lane, platform, publish,
-    publish_names,
+    Probe, consumer, count, drained, effects_reach, job, numbered, one_lane, platform, publish, publish_names,
 };
 use onceward::transport_postgres::retention::{Retention, sweep};
 use onceward_testkit::{TestPlatform, eventually};
 use std::sync::atomic::{AtomicI64, Ordering};
 
 /// Everything is old at once.
-const AT_ONCE: Retention = Retention {
-    epoch_s: 0,
-    keep_s: 0,
-    inbox_s: 0,
-};
-const PARTITIONS: &str =
-    "SELECT count(*) FROM pg_inherits WHERE inhparent = 'onceward.message_log'::regclass";
+const AT_ONCE: Retention = Retention { epoch_s: 0, keep_s: 0, inbox_s: 0 };
+const PARTITIONS: &str = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'onceward.message_log'::regclass";
 
 /// Sweeps until the count is at most `most`. A lane that was read while others wrote is only done with a partition once
 /// it has looked again after them, so one sweep may come too early.
@@ -34,36 +28,18 @@ async fn a_partition_is_dropped_when_it_is_old_and_read_and_its_keys_are_forgott
     let (probe, _calls) = Probe::good();
     let mut platform = platform(one_lane(), consumer(probe)).await;
     let owner = platform.database().owner().await;
-    publish(
-        platform.db(),
-        "acme",
-        [job("acme", "a").once_per("k"), job("acme", "b")],
-    )
-    .await;
+    publish(platform.db(), "acme", [job("acme", "a").once_per("k"), job("acme", "b")]).await;
 
     let swept = sweep(platform.db(), AT_ONCE).await.expect("it sweeps");
     assert!(swept.opened);
-    assert_eq!(
-        (swept.dropped, swept.forgotten),
-        (0, 0),
-        "unread messages were dropped"
-    );
-    assert_eq!(
-        count(&owner, "SELECT count(*) FROM onceward.message_log_1").await,
-        2
-    );
+    assert_eq!((swept.dropped, swept.forgotten), (0, 0), "unread messages were dropped");
+    assert_eq!(count(&owner, "SELECT count(*) FROM onceward.message_log_1").await, 2);
 
     platform.run_consumers();
     effects_reach(&owner, 2).await;
     drained(&owner).await;
     let forgotten = AtomicI64::new(0);
-    swept_until(
-        &platform,
-        "SELECT count(*) FROM onceward.message_log",
-        0,
-        &forgotten,
-    )
-    .await;
+    swept_until(&platform, "SELECT count(*) FROM onceward.message_log", 0, &forgotten).await;
     assert_eq!(forgotten.into_inner(), 1, "keys that were forgotten");
 
     // The key may be used again, and the lane goes on where it was.
@@ -91,10 +67,7 @@ async fn a_message_that_waits_for_a_retry_outlives_its_partition() {
     let (probe, mut calls) = Probe::new(|_, seen| {
         Box::pin(async move {
             match seen.attempt {
-                1 => Err(onceward::Failure::retry_after(
-                    std::time::Duration::from_millis(700),
-                    "later",
-                )),
+                1 => Err(onceward::Failure::retry_after(std::time::Duration::from_millis(700), "later")),
                 _ => Ok(()),
             }
         })
@@ -105,10 +78,7 @@ async fn a_message_that_waits_for_a_retry_outlives_its_partition() {
     platform.run_consumers();
     calls.names(2).await;
     let aside = "SELECT count(*) FROM onceward.deferred";
-    eventually("it is put aside", || async {
-        (count(&owner, aside).await == 1).then_some(())
-    })
-    .await;
+    eventually("it is put aside", || async { (count(&owner, aside).await == 1).then_some(()) }).await;
     sweep(platform.db(), AT_ONCE).await.expect("it sweeps");
     eventually("its partition is gone", || async {
         let dropped = sweep(platform.db(), AT_ONCE).await.ok()?;
@@ -130,21 +100,9 @@ async fn inbox_rows_are_forgotten_after_their_time() {
         )
         .await
         .expect("two rows");
-    let keep = Retention {
-        inbox_s: 3_600,
-        ..Retention::default()
-    };
-    assert_eq!(
-        sweep(platform.db(), keep)
-            .await
-            .expect("it sweeps")
-            .forgotten,
-        1
-    );
-    assert_eq!(
-        count(&owner, "SELECT count(*) FROM onceward.inbox").await,
-        1
-    );
+    let keep = Retention { inbox_s: 3_600, ..Retention::default() };
+    assert_eq!(sweep(platform.db(), keep).await.expect("it sweeps").forgotten, 1);
+    assert_eq!(count(&owner, "SELECT count(*) FROM onceward.inbox").await, 1);
 }
 
 #[tokio::test]
@@ -152,31 +110,15 @@ async fn handling_a_backlog_leaves_no_dead_rows_in_the_log() {
     let (probe, _calls) = Probe::good();
     let mut platform = platform(one_lane(), consumer(probe)).await;
     let owner = platform.database().owner().await;
-    publish(
-        platform.db(),
-        "acme",
-        (0..2_000).map(|n| numbered("acme", "a", n)),
-    )
-    .await;
+    publish(platform.db(), "acme", (0..2_000).map(|n| numbered("acme", "a", n))).await;
     platform.run_consumers();
     drained(&owner).await;
     let (clean, _database) = platform.stop().await;
     assert!(clean);
     let log = "SELECT n_dead_tup + n_tup_upd + n_tup_del FROM pg_stat_user_tables WHERE relname = 'message_log_1'";
     let written = "SELECT n_tup_ins FROM pg_stat_user_tables WHERE relname = 'message_log_1'";
-    eventually("the statistics are there", || async {
-        (count(&owner, written).await == 2_000).then_some(())
-    })
-    .await;
+    eventually("the statistics are there", || async { (count(&owner, written).await == 2_000).then_some(()) }).await;
     assert_eq!(count(&owner, log).await, 0);
-    assert_eq!(
-        count(&owner, "SELECT count(*) FROM onceward.lane_turn").await,
-        1,
-        "turns pile up"
-    );
-    assert_eq!(
-        count(&owner, "SELECT count(*) FROM onceward.turn_start").await,
-        0,
-        "begun turns pile up"
-    );
+    assert_eq!(count(&owner, "SELECT count(*) FROM onceward.lane_turn").await, 1, "turns pile up");
+    assert_eq!(count(&owner, "SELECT count(*) FROM onceward.turn_start").await, 0, "begun turns pile up");
 }

@@ -1,8 +1,7 @@
 //! A running platform: wakes at once, polls as a fallback, rests when idle, stops cleanly.
 
 use crate::support::{
-    Probe, consumer, count, drained, effects, effects_reach, one_lane, platform, publish_names,
-    running,
+    Probe, consumer, count, drained, effects, effects_reach, one_lane, platform, publish_names, running,
 };
 use onceward::runtime::Running;
 use onceward_testkit::{TestPlatform, eventually};
@@ -19,8 +18,7 @@ fn rarely_polling(platform: &TestPlatform) -> (Running, CancellationToken) {
     let mut config = platform.config().clone();
     config.bus.poll_ms = 600_000;
     let stop = CancellationToken::new();
-    let running =
-        Running::new(platform.platform().clone(), config, stop.clone()).expect("the parts connect");
+    let running = Running::new(platform.platform().clone(), config, stop.clone()).expect("the parts connect");
     (running, stop)
 }
 
@@ -49,13 +47,7 @@ async fn a_commit_in_another_process_wakes_a_worker_at_once() {
         assert_eq!(calls.next().await.name, name);
         at_rest(&owner).await;
     }
-    crate::support::enqueue(
-        &owner,
-        "acme",
-        "probe.job.v1",
-        &serde_json::json!({"name": "from SQL"}),
-    )
-    .await;
+    crate::support::enqueue(&owner, "acme", "probe.job.v1", &serde_json::json!({"name": "from SQL"})).await;
     assert_eq!(calls.next().await.name, "from SQL");
     stop.cancel();
     assert!(worker.finished().await);
@@ -68,10 +60,7 @@ async fn a_commit_in_the_same_process_wakes_its_worker_without_a_notification() 
     let owner = platform.database().owner().await;
     let (mut worker, stop) = rarely_polling(&platform);
     worker.run_consumers();
-    owner
-        .batch_execute("REVOKE EXECUTE ON FUNCTION pg_notify FROM PUBLIC")
-        .await
-        .expect("the owner may");
+    owner.batch_execute("REVOKE EXECUTE ON FUNCTION pg_notify FROM PUBLIC").await.expect("the owner may");
     at_rest(&owner).await;
     publish_names(worker.db(), "acme", &["a"]).await;
     assert_eq!(calls.next().await.name, "a");
@@ -84,10 +73,7 @@ async fn without_notifications_the_poll_finds_what_is_there() {
     let (probe, mut calls) = Probe::good();
     let platform = running(one_lane(), consumer(probe)).await;
     let owner = platform.database().owner().await;
-    owner
-        .batch_execute("REVOKE EXECUTE ON FUNCTION pg_notify FROM PUBLIC")
-        .await
-        .expect("the owner may");
+    owner.batch_execute("REVOKE EXECUTE ON FUNCTION pg_notify FROM PUBLIC").await.expect("the owner may");
     let (publisher, _stop) = platform.another_instance();
     for name in ["a", "b"] {
         publish_names(publisher.db(), "acme", &[name]).await;
@@ -154,8 +140,7 @@ async fn work_that_does_not_finish_in_time_is_handed_back_and_said_to_be() {
     let mut config = platform.config().clone();
     config.shutdown.grace_ms = 100;
     let stop = CancellationToken::new();
-    let mut stuck =
-        Running::new(platform.platform().clone(), config, stop.clone()).expect("the parts connect");
+    let mut stuck = Running::new(platform.platform().clone(), config, stop.clone()).expect("the parts connect");
     stuck.run_consumers();
     publish_names(platform.db(), "acme", &["stuck"]).await;
     calls.next().await;
@@ -174,18 +159,12 @@ async fn an_idle_platform_asks_little() {
     publish_names(platform.db(), "acme", &["a"]).await;
     effects_reach(&owner, 1).await;
     drained(&owner).await;
-    let name: String = owner
-        .query_one("SELECT current_database()::text", &[])
-        .await
-        .expect("a name")
-        .get(0);
+    let name: String = owner.query_one("SELECT current_database()::text", &[]).await.expect("a name").get(0);
     drop(owner);
     // Asked from another database, so that asking does not count.
     let mut elsewhere = platform.database().config();
     elsewhere.url = elsewhere.url.replace(&name, "postgres");
-    let watcher = onceward::db::migrate::owner(&elsewhere)
-        .await
-        .expect("the server can be reached");
+    let watcher = onceward::db::migrate::owner(&elsewhere).await.expect("the server can be reached");
     // Each look of a poll shows as a connection whose last statement began at another time.
     let seen: Mutex<HashSet<(i32, String)>> = Mutex::default();
     let looks = || async {
@@ -197,10 +176,7 @@ async fn an_idle_platform_asks_little() {
     };
     let (start, began) = (looks().await, Instant::now());
     // One queue, polled five times a second: twenty looks take four seconds. A busy loop takes none.
-    eventually("some polls", || async {
-        (looks().await >= start + 20).then_some(())
-    })
-    .await;
+    eventually("some polls", || async { (looks().await >= start + 20).then_some(()) }).await;
     let took = began.elapsed();
     assert!(took >= Duration::from_secs(2), "20 looks within {took:?}");
 }

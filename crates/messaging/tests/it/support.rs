@@ -2,9 +2,9 @@
 
 use futures_util::future::BoxFuture;
 use onceward::{
-    Consumer, Event, Exchange, Failure, Handler, Migration, Migrations, NewMessage, Platform,
-    Queue, Received, RetryBudget, RetryPolicy, Scope, Service, TenantId, Topology, Tx, db::Db,
-    outbox, runtime::Running, topology::Jitter,
+    Consumer, Event, Exchange, Failure, Handler, Migration, Migrations, NewMessage, Platform, Queue, Received,
+    RetryBudget, RetryPolicy, Scope, Service, TenantId, Topology, Tx, db::Db, outbox, runtime::Running,
+    topology::Jitter,
 };
 use onceward_testkit::{PATIENCE, TestPlatform, eventually};
 use serde::{Deserialize, Serialize};
@@ -104,8 +104,7 @@ impl Calls {
     /// The next call.
     pub async fn next(&mut self) -> Seen {
         let next = tokio::time::timeout(PATIENCE, self.0.recv()).await;
-        next.expect("a handler is called in time")
-            .expect("the handler is still there")
+        next.expect("a handler is called in time").expect("the handler is still there")
     }
 
     /// The names of the next `count` calls.
@@ -135,14 +134,9 @@ pub struct Probe {
 
 impl Probe {
     /// A handler that does `act` after its effect.
-    pub fn new(
-        act: impl for<'a> Fn(&'a mut Tx, Seen) -> Outcome<'a> + Send + Sync + 'static,
-    ) -> (Self, Calls) {
+    pub fn new(act: impl for<'a> Fn(&'a mut Tx, Seen) -> Outcome<'a> + Send + Sync + 'static) -> (Self, Calls) {
         let (sender, calls) = Calls::channel();
-        let probe = Self {
-            act: Arc::new(act),
-            calls: sender,
-        };
+        let probe = Self { act: Arc::new(act), calls: sender };
         (probe, calls)
     }
 
@@ -194,24 +188,14 @@ pub fn one_lane() -> Queue {
 
 /// A consumer of the queue that retries quickly, three attempts in all.
 pub fn consumer(probe: Probe) -> Consumer {
-    Consumer::transactional("probe", QUEUE)
-        .on(probe)
-        .retry(quick(3))
-        .budget(GENEROUS)
+    Consumer::transactional("probe", QUEUE).on(probe).retry(quick(3)).budget(GENEROUS)
 }
 
 /// Retries as many as wanted: these tests are about other rules.
-pub const GENEROUS: RetryBudget = RetryBudget {
-    ratio: 1.0,
-    min_per_second: 10_000.0,
-    window_ms: 10_000,
-};
+pub const GENEROUS: RetryBudget = RetryBudget { ratio: 1.0, min_per_second: 10_000.0, window_ms: 10_000 };
 
 pub fn quick(attempts: u32) -> RetryPolicy {
-    RetryPolicy::exponential(attempts)
-        .initial_ms(20)
-        .cap_ms(100)
-        .jitter(Jitter::None)
+    RetryPolicy::exponential(attempts).initial_ms(20).cap_ms(100).jitter(Jitter::None)
 }
 
 pub fn service(queue: Queue, consumer: Consumer) -> Service {
@@ -220,10 +204,7 @@ pub fn service(queue: Queue, consumer: Consumer) -> Service {
 
 /// The service without anybody who reads its queue.
 pub fn bare_service(queue: Queue) -> Service {
-    Service::new("probe")
-        .migrations(MIGRATIONS)
-        .schemas(SCHEMAS)
-        .topology(topology(queue))
+    Service::new("probe").migrations(MIGRATIONS).schemas(SCHEMAS).topology(topology(queue))
 }
 
 pub fn topology(queue: Queue) -> Topology {
@@ -250,14 +231,10 @@ pub async fn running(queue: Queue, consumer: Consumer) -> TestPlatform {
 }
 
 /// Another instance on the platform's database, with services of its own.
-pub fn instance_with(
-    platform: &TestPlatform,
-    services: Vec<Service>,
-) -> (Running, CancellationToken) {
+pub fn instance_with(platform: &TestPlatform, services: Vec<Service>) -> (Running, CancellationToken) {
     let stop = CancellationToken::new();
     let assembled = Platform::assemble(services).expect("the services fit together");
-    let running = Running::new(assembled, platform.config().clone(), stop.clone())
-        .expect("the parts connect");
+    let running = Running::new(assembled, platform.config().clone(), stop.clone()).expect("the parts connect");
     (running, stop)
 }
 
@@ -268,11 +245,7 @@ pub fn job(tenant: &str, name: &str) -> NewMessage {
 
 pub fn numbered(tenant: &str, name: &str, number: i64) -> NewMessage {
     let payload = serde_json::json!({"name": name, "number": number});
-    NewMessage::new(
-        Job::TYPE,
-        format!("probe.events:tenant.{tenant}.job"),
-        payload,
-    )
+    NewMessage::new(Job::TYPE, format!("probe.events:tenant.{tenant}.job"), payload)
 }
 
 pub fn scope(tenant: &str) -> Scope {
@@ -283,9 +256,7 @@ pub fn scope(tenant: &str) -> Scope {
 pub async fn publish(db: &Db, tenant: &str, messages: impl IntoIterator<Item = NewMessage>) {
     let mut tx = db.begin(scope(tenant)).await.expect("a connection");
     for message in messages {
-        outbox::send(&mut tx, message)
-            .await
-            .expect("the message is accepted");
+        outbox::send(&mut tx, message).await.expect("the message is accepted");
     }
     tx.commit().await.expect("it commits");
 }
@@ -297,13 +268,8 @@ pub async fn publish_names(db: &Db, tenant: &str, names: &[&str]) {
 
 /// The names of all committed effects, in the order in which they were made.
 pub async fn effects(owner: &Client) -> Vec<String> {
-    let rows = owner
-        .query("SELECT name FROM probe.effect ORDER BY id", &[])
-        .await;
-    rows.expect("the owner reads everything")
-        .iter()
-        .map(|row| row.get(0))
-        .collect()
+    let rows = owner.query("SELECT name FROM probe.effect ORDER BY id", &[]).await;
+    rows.expect("the owner reads everything").iter().map(|row| row.get(0)).collect()
 }
 
 /// Waits until there are `count` committed effects.
@@ -368,10 +334,7 @@ pub async fn dead_letters(owner: &Client, count: usize) -> Vec<Dead> {
 pub async fn enqueue(owner: &Client, tenant: &str, event_type: &str, payload: &serde_json::Value) {
     let topic = format!("probe.events:tenant.{tenant}.job");
     owner
-        .execute(
-            "SELECT onceward.enqueue($1, $2, $3, $4)",
-            &[&tenant, &topic, &event_type, payload],
-        )
+        .execute("SELECT onceward.enqueue($1, $2, $3, $4)", &[&tenant, &topic, &event_type, payload])
         .await
         .expect("it is accepted");
 }

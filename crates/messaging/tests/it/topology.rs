@@ -1,8 +1,8 @@
 //! The topology in the database: declared once, changed with care, seen by those who run.
 
 use crate::support::{
-    Probe, bare_service, consumer, count, dead_letters, job, one_lane, platform, publish,
-    publish_names, scope, topology,
+    Probe, bare_service, consumer, count, dead_letters, job, one_lane, platform, publish, publish_names, scope,
+    topology,
 };
 use onceward::{
     Failure, Queue, outbox,
@@ -17,17 +17,9 @@ async fn declaring_twice_changes_nothing() {
     let version = "SELECT topology_version FROM onceward.log_state";
     let before = count(&owner, version).await;
     let config = platform.database().config();
-    assert!(
-        !declare(&config, &topology(one_lane()))
-            .await
-            .expect("it declares")
-    );
+    assert!(!declare(&config, &topology(one_lane())).await.expect("it declares"));
     assert_eq!(count(&owner, version).await, before);
-    assert!(
-        declare(&config, &topology(one_lane().ttl_ms(1_000)))
-            .await
-            .expect("it declares")
-    );
+    assert!(declare(&config, &topology(one_lane().ttl_ms(1_000))).await.expect("it declares"));
     assert_eq!(count(&owner, version).await, before + 1);
 }
 
@@ -36,25 +28,13 @@ async fn changed_shards_priorities_or_kinds_are_refused_with_the_reason_and_what
     let platform = TestPlatform::new(vec![bare_service(one_lane())]).await;
     let config = platform.database().config();
     for changed in [one_lane().shards(4), one_lane().max_priority(3)] {
-        let error = declare(&config, &topology(changed))
-            .await
-            .expect_err("lanes would change")
-            .to_string();
-        assert!(
-            error.contains(crate::support::QUEUE) && error.contains("declare a new queue"),
-            "{error}"
-        );
+        let error = declare(&config, &topology(changed)).await.expect_err("lanes would change").to_string();
+        assert!(error.contains(crate::support::QUEUE) && error.contains("declare a new queue"), "{error}");
     }
     let mut other_kind = topology(one_lane());
     other_kind.exchanges[0] = onceward::Exchange::direct("probe.events");
-    let error = declare(&config, &other_kind)
-        .await
-        .expect_err("another kind")
-        .to_string();
-    assert!(
-        error.contains("probe.events") && error.contains("another name"),
-        "{error}"
-    );
+    let error = declare(&config, &other_kind).await.expect_err("another kind").to_string();
+    assert!(error.contains("probe.events") && error.contains("another name"), "{error}");
 }
 
 #[tokio::test]
@@ -62,32 +42,17 @@ async fn a_new_binding_is_seen_by_publishers_that_run_already() {
     let platform = TestPlatform::new(vec![bare_service(one_lane())]).await;
     let owner = platform.database().owner().await;
     publish_names(platform.db(), "acme", &["before"]).await;
-    let wider = topology(one_lane())
-        .queue(Queue::work("probe.copy").shards(1))
-        .bind("probe.events", "#", "probe.copy");
-    assert!(
-        declare(&platform.database().config(), &wider)
-            .await
-            .expect("it declares")
-    );
+    let wider = topology(one_lane()).queue(Queue::work("probe.copy").shards(1)).bind("probe.events", "#", "probe.copy");
+    assert!(declare(&platform.database().config(), &wider).await.expect("it declares"));
     // At most the first publish after the change has to be repeated, and is told so.
     let mut refusals = 0;
     loop {
-        let mut tx = platform
-            .db()
-            .begin(scope("acme"))
-            .await
-            .expect("a connection");
-        outbox::send(&mut tx, job("acme", "after"))
-            .await
-            .expect("accepted");
+        let mut tx = platform.db().begin(scope("acme")).await.expect("a connection");
+        outbox::send(&mut tx, job("acme", "after")).await.expect("accepted");
         match tx.commit().await {
             Ok(()) => break,
             Err(error) => {
-                assert!(
-                    error.is_transient() && error.to_string().contains("topology"),
-                    "{error}"
-                );
+                assert!(error.is_transient() && error.to_string().contains("topology"), "{error}");
                 refusals += 1;
             }
         }
@@ -95,11 +60,7 @@ async fn a_new_binding_is_seen_by_publishers_that_run_already() {
     assert!(refusals <= 1, "{refusals}");
     let copies = "SELECT count(*) FROM onceward.message_log WHERE payload->>'name' = 'after'";
     assert_eq!(count(&owner, copies).await, 2);
-    assert_eq!(
-        count(&owner, "SELECT count(*) FROM onceward.outbox_messages").await,
-        2,
-        "a copy is not a message"
-    );
+    assert_eq!(count(&owner, "SELECT count(*) FROM onceward.outbox_messages").await, 2, "a copy is not a message");
 }
 
 #[tokio::test]
@@ -117,12 +78,7 @@ async fn a_running_consumer_that_publishes_survives_a_change_of_the_topology() {
     publish_names(platform.db(), "acme", &["parent"]).await;
     assert_eq!(calls.names(2).await, ["parent", "child"]);
     assert!(
-        declare(
-            &platform.database().config(),
-            &topology(one_lane().ttl_ms(3_600_000))
-        )
-        .await
-        .expect("it declares")
+        declare(&platform.database().config(), &topology(one_lane().ttl_ms(3_600_000))).await.expect("it declares")
     );
     crate::support::enqueue(
         &platform.database().owner().await,
@@ -136,10 +92,7 @@ async fn a_running_consumer_that_publishes_survives_a_change_of_the_topology() {
         names.extend(calls.names(1).await);
     }
     let owner = platform.database().owner().await;
-    assert_eq!(
-        crate::support::effects_reach(&owner, 4).await,
-        ["parent", "child", "parent", "child"]
-    );
+    assert_eq!(crate::support::effects_reach(&owner, 4).await, ["parent", "child", "parent", "child"]);
 }
 
 #[tokio::test]
@@ -147,10 +100,7 @@ async fn a_queues_figures_tell_what_waits_how_long_and_what_is_dead() {
     let (probe, _calls) = Probe::new(|_, seen| {
         Box::pin(async move {
             match seen.name.as_str() {
-                "later" => Err(Failure::retry_after(
-                    std::time::Duration::from_secs(3_600),
-                    "not today",
-                )),
+                "later" => Err(Failure::retry_after(std::time::Duration::from_secs(3_600), "not today")),
                 "never" => Err(Failure::permanent("never")),
                 _ => Ok(()),
             }
@@ -159,12 +109,7 @@ async fn a_queues_figures_tell_what_waits_how_long_and_what_is_dead() {
     let mut platform = platform(one_lane(), consumer(probe)).await;
     let owner = platform.database().owner().await;
     publish_names(platform.db(), "acme", &["a", "later", "never"]).await;
-    publish(
-        platform.db(),
-        "globex",
-        (0..1_500).map(|_| job("globex", "b")),
-    )
-    .await;
+    publish(platform.db(), "globex", (0..1_500).map(|_| job("globex", "b"))).await;
     owner
         .batch_execute("UPDATE onceward.message_log SET created_at = created_at - interval '90 s'")
         .await

@@ -1,8 +1,8 @@
 //! The transactional consumer: effects, follow-up messages and settlement in one commit.
 
 use crate::support::{
-    Probe, consumer, count, dead_letters, drained, effects, effects_reach, job, one_lane, platform,
-    publish, publish_names, running,
+    Probe, consumer, count, dead_letters, drained, effects, effects_reach, job, one_lane, platform, publish,
+    publish_names, running,
 };
 use onceward::{Failure, NewMessage, outbox};
 use serde_json::json;
@@ -13,12 +13,7 @@ async fn a_message_is_handled_once_and_never_again() {
     let mut platform = platform(one_lane(), consumer(probe)).await;
     let owner = platform.database().owner().await;
     let names: Vec<String> = (0..200).map(|n| format!("m{n}")).collect();
-    publish(
-        platform.db(),
-        "acme",
-        names.iter().map(|name| job("acme", name)),
-    )
-    .await;
+    publish(platform.db(), "acme", names.iter().map(|name| job("acme", name))).await;
     let (mut second, stop) = platform.another_instance();
     platform.run_consumers();
     second.run_consumers();
@@ -66,11 +61,7 @@ async fn a_handler_whose_second_publish_is_refused_leaves_neither_effect_nor_mes
         Box::pin(async move {
             if seen.name == "parent" {
                 outbox::send(tx, job("acme", "child")).await?;
-                let broken = NewMessage::new(
-                    "probe.job.v1",
-                    "probe.events:tenant.acme.job",
-                    json!({"name": 1}),
-                );
+                let broken = NewMessage::new("probe.job.v1", "probe.events:tenant.acme.job", json!({"name": 1}));
                 outbox::send(tx, broken).await?;
             }
             Ok(())
@@ -81,13 +72,7 @@ async fn a_handler_whose_second_publish_is_refused_leaves_neither_effect_nor_mes
     publish_names(platform.db(), "acme", &["parent", "neighbour"]).await;
     let dead = dead_letters(&owner, 1).await;
     assert_eq!((dead[0].reason.as_str(), dead[0].attempts), ("rejected", 1));
-    assert!(
-        dead[0]
-            .last_error
-            .as_deref()
-            .is_some_and(|error| error.contains("/name")),
-        "{dead:?}"
-    );
+    assert!(dead[0].last_error.as_deref().is_some_and(|error| error.contains("/name")), "{dead:?}");
     drained(&owner).await;
     assert_eq!(effects(&owner).await, ["neighbour"]);
     let children = "SELECT count(*) FROM onceward.message_log WHERE payload->>'name' = 'child'";
@@ -109,43 +94,18 @@ async fn one_bad_message_costs_its_neighbours_nothing() {
     publish_names(platform.db(), "acme", &["a", "b", "bad", "c", "d"]).await;
     platform.run_consumers();
     // The turn is handled as a whole first, then one by one: both passes meet the bad one in its place.
-    assert_eq!(
-        calls.names(8).await,
-        ["a", "b", "bad", "a", "b", "bad", "c", "d"]
-    );
+    assert_eq!(calls.names(8).await, ["a", "b", "bad", "a", "b", "bad", "c", "d"]);
     let dead = dead_letters(&owner, 1).await.remove(0);
     assert_eq!(effects(&owner).await, ["a", "b", "c", "d"]);
     let turns = "SELECT count(DISTINCT xmin::text) FROM probe.effect";
-    assert_eq!(
-        count(&owner, turns).await,
-        4,
-        "each neighbour has a savepoint of its own"
-    );
-    assert_eq!(
-        (dead.name.as_deref(), dead.tenant.as_str()),
-        (Some("bad"), "acme")
-    );
-    assert_eq!(
-        (dead.reason.as_str(), dead.attempts),
-        ("attempts_exhausted", 3)
-    );
+    assert_eq!(count(&owner, turns).await, 4, "each neighbour has a savepoint of its own");
+    assert_eq!((dead.name.as_deref(), dead.tenant.as_str()), (Some("bad"), "acme"));
+    assert_eq!((dead.reason.as_str(), dead.attempts), ("attempts_exhausted", 3));
     assert_eq!(dead.first_error.as_deref(), Some("attempt 1"));
     assert_eq!(dead.last_error.as_deref(), Some("attempt 3"));
-    for field in [
-        "id",
-        "event_type",
-        "version",
-        "topic",
-        "idempotency_key",
-        "correlation_id",
-        "payload",
-        "occurred_at",
-    ] {
-        assert!(
-            !dead.message[field].is_null(),
-            "the dead letter has no {field}: {}",
-            dead.message
-        );
+    for field in ["id", "event_type", "version", "topic", "idempotency_key", "correlation_id", "payload", "occurred_at"]
+    {
+        assert!(!dead.message[field].is_null(), "the dead letter has no {field}: {}", dead.message);
     }
     assert_eq!(dead.message["payload"], json!({"name": "bad", "number": 0}));
 }
@@ -156,10 +116,7 @@ async fn a_statement_that_fails_in_a_handler_fails_its_message_only() {
         Box::pin(async move {
             match seen.name.as_str() {
                 "no such table" => tx.query("SELECT FROM probe.nowhere", &[]).await.map(drop)?,
-                "null" => tx
-                    .query("INSERT INTO probe.counter (tenant_id) VALUES ('acme')", &[])
-                    .await
-                    .map(drop)?,
+                "null" => tx.query("INSERT INTO probe.counter (tenant_id) VALUES ('acme')", &[]).await.map(drop)?,
                 _ => {}
             }
             Ok(())
@@ -167,18 +124,10 @@ async fn a_statement_that_fails_in_a_handler_fails_its_message_only() {
     });
     let mut platform = platform(one_lane(), consumer(probe)).await;
     let owner = platform.database().owner().await;
-    publish_names(
-        platform.db(),
-        "acme",
-        &["a", "no such table", "b", "null", "c"],
-    )
-    .await;
+    publish_names(platform.db(), "acme", &["a", "no such table", "b", "null", "c"]).await;
     platform.run_consumers();
     let dead = dead_letters(&owner, 2).await;
-    assert!(
-        dead.iter().all(|dead| dead.reason == "attempts_exhausted"),
-        "{dead:?}"
-    );
+    assert!(dead.iter().all(|dead| dead.reason == "attempts_exhausted"), "{dead:?}");
     assert_eq!(effects(&owner).await, ["a", "b", "c"]);
 }
 

@@ -1,8 +1,8 @@
 //! Versions: newer ones wait for a worker that knows them, older ones are not kept waiting.
 
 use crate::support::{
-    Probe, ProbeV2, consumer, dead_letters, drained, effects, enqueue, instance_with, one_lane,
-    platform, publish_names, quick, service,
+    Probe, ProbeV2, consumer, dead_letters, drained, effects, enqueue, instance_with, one_lane, platform,
+    publish_names, quick, service,
 };
 use onceward::Consumer;
 use onceward_testkit::eventually;
@@ -16,10 +16,8 @@ async fn a_newer_version_waits_without_attempts_until_a_worker_that_knows_it_sta
     platform.run_consumers();
     enqueue(&owner, "acme", "probe.job.v2", &json!({"name": "newer"})).await;
     let waits = "SELECT attempts FROM onceward.deferred WHERE state = 'waiting'";
-    let attempts: i32 = eventually("it waits", || async {
-        Some(owner.query_opt(waits, &[]).await.ok()??.get(0))
-    })
-    .await;
+    let attempts: i32 =
+        eventually("it waits", || async { Some(owner.query_opt(waits, &[]).await.ok()??.get(0)) }).await;
     assert_eq!(attempts, 0);
     // What the old worker knows goes on meanwhile.
     publish_names(platform.db(), "acme", &["older"]).await;
@@ -43,17 +41,12 @@ async fn a_newer_version_waits_without_attempts_until_a_worker_that_knows_it_sta
 #[tokio::test]
 async fn a_version_that_is_no_longer_handled_is_a_dead_letter() {
     let (probe, _calls) = Probe::good();
-    let only_new = Consumer::transactional("probe", crate::support::QUEUE)
-        .on(ProbeV2(probe))
-        .retry(quick(3));
+    let only_new = Consumer::transactional("probe", crate::support::QUEUE).on(ProbeV2(probe)).retry(quick(3));
     let mut platform = platform(one_lane(), only_new).await;
     let owner = platform.database().owner().await;
     publish_names(platform.db(), "acme", &["old"]).await;
     platform.run_consumers();
     let dead = dead_letters(&owner, 1).await;
-    assert_eq!(
-        (dead[0].reason.as_str(), dead[0].attempts),
-        ("retired_version", 1)
-    );
+    assert_eq!((dead[0].reason.as_str(), dead[0].attempts), ("retired_version", 1));
     assert_eq!(effects(&owner).await, [""; 0]);
 }

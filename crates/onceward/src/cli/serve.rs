@@ -1,6 +1,9 @@
 //! `serve` and `migrate`.
 
-use crate::{Config, Platform, runtime::{Role, Running}};
+use crate::{
+    Config, Platform,
+    runtime::{Role, Running},
+};
 use anyhow::Context;
 use std::process::ExitCode;
 use tokio::net::TcpListener;
@@ -39,7 +42,8 @@ pub(super) async fn run(platform: Platform, config: Config, args: Args) -> anyho
         platform.migrate(&config.db()).await?;
     }
     let serves_http = args.roles.iter().any(|role| matches!(role, Role::Api | Role::All));
-    let listener = if serves_http { Some(bind(args.listen.as_deref().unwrap_or(&config.http.listen)).await?) } else { None };
+    let listener =
+        if serves_http { Some(bind(args.listen.as_deref().unwrap_or(&config.http.listen)).await?) } else { None };
     let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
     let stop = CancellationToken::new();
     let mut running = Running::new(platform, config, stop.clone())?;

@@ -38,13 +38,19 @@ pub(super) fn run(platform: &Platform, config: &Config, command: Command) -> any
     if config.auth.secret.is_empty() {
         let path = data.join("secret");
         config.auth.secret = std::fs::read_to_string(&path).map(|secret| secret.trim().to_owned()).map_err(|_| {
-            anyhow::anyhow!("no secret: set ONCEWARD_AUTH_SECRET, or run `onceward up` first, which makes {}", path.display())
+            anyhow::anyhow!(
+                "no secret: set ONCEWARD_AUTH_SECRET, or run `onceward up` first, which makes {}",
+                path.display()
+            )
         })?;
     }
     let roles = if roles.is_empty() { platform.roles() } else { roles };
     let token = issue(&config, tenant.as_str(), &user, roles.clone(), hours * 3600);
     if json {
-        println!("{}", serde_json::json!({"token": token, "tenant": tenant, "user": user, "roles": roles, "expiresInHours": hours}));
+        println!(
+            "{}",
+            serde_json::json!({"token": token, "tenant": tenant, "user": user, "roles": roles, "expiresInHours": hours})
+        );
     } else {
         println!("{token}");
     }

@@ -26,7 +26,10 @@ pub(super) fn run(platform: &Platform, command: Command) -> anyhow::Result<ExitC
     }
     for queue in &topology.queues {
         let dead_letter = queue.dead_letter.as_ref().map_or("-", |letter| letter.exchange.as_str());
-        println!("queue    {:<32} {:?}, {} shards, dead letters to {dead_letter}", queue.name, queue.kind, queue.shards);
+        println!(
+            "queue    {:<32} {:?}, {} shards, dead letters to {dead_letter}",
+            queue.name, queue.kind, queue.shards
+        );
     }
     for binding in &topology.bindings {
         println!("binding  {:<32} {} <- {}", binding.queue, binding.exchange, binding.pattern);

@@ -1,6 +1,11 @@
 //! `up`: everything in one process.
 
-use crate::{Config, Platform, config::{AuthKind, LogFormat}, embedded, runtime::{Role, Running}};
+use crate::{
+    Config, Platform,
+    config::{AuthKind, LogFormat},
+    embedded,
+    runtime::{Role, Running},
+};
 use onceward_envelope::TenantId;
 use onceward_local_postgres::{Cluster, Shutdown};
 use onceward_web::routes::Access;

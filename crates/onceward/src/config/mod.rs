@@ -144,7 +144,10 @@ impl Config {
         check(self.bus.lanes_per_turn >= 1, "bus.lanes_per_turn must be at least 1");
         check(self.retention.partition_hours >= 1, "retention.partition_hours must be at least 1");
         check(self.retention.sweep_every_s >= 1, "retention.sweep_every_s must be at least 1");
-        check(self.http.listen.parse::<std::net::SocketAddr>().is_ok(), "http.listen must be an address with a port, like 127.0.0.1:8080");
+        check(
+            self.http.listen.parse::<std::net::SocketAddr>().is_ok(),
+            "http.listen must be an address with a port, like 127.0.0.1:8080",
+        );
         check(
             self.bus.url.is_empty() || self.bus.url.starts_with("postgres"),
             "bus.url (BROKER_URL) names a bus that this version does not have; leave it empty to use PostgreSQL",

@@ -52,12 +52,7 @@ async fn the_topology_is_the_one_in_the_snapshot() {
 #[tokio::test]
 async fn topology_print_names_every_queue_for_people() {
     let printed = print(&["topology", "print"], &[]).await;
-    assert!(
-        printed
-            .lines()
-            .any(|line| line.starts_with("queue") && line.contains("orders.reserve.v1")),
-        "{printed}"
-    );
+    assert!(printed.lines().any(|line| line.starts_with("queue") && line.contains("orders.reserve.v1")), "{printed}");
 }
 
 #[tokio::test]
@@ -65,16 +60,8 @@ async fn migrate_applies_everything_once() {
     let database = onceward_testkit::TestDb::empty().await;
     let (url, args) = (database.url(), ["migrate", "--json"]);
     let first = print_json(&args, &[("DATABASE_URL", &url)]).await;
-    assert!(
-        first[0]["applied"]
-            .as_array()
-            .is_some_and(|steps| steps.len() > 3),
-        "{first:?}"
-    );
-    assert_eq!(
-        print_json(&args, &[("DATABASE_URL", &url)]).await,
-        [json!({"applied": []})]
-    );
+    assert!(first[0]["applied"].as_array().is_some_and(|steps| steps.len() > 3), "{first:?}");
+    assert_eq!(print_json(&args, &[("DATABASE_URL", &url)]).await, [json!({"applied": []})]);
     let words = print(&["migrate"], &[("DATABASE_URL", &url)]).await;
     assert!(words.contains("up to date"), "{words}");
 }
@@ -84,26 +71,11 @@ async fn tenants_are_added_once_and_listed() {
     let database = migrated_database().await;
     let url = database.url();
     let variables = [("DATABASE_URL", url.as_str())];
-    assert_eq!(
-        print(&["tenant", "add", "acme"], &variables).await,
-        "added acme\n"
-    );
-    assert_eq!(
-        print(&["tenant", "add", "acme"], &variables).await,
-        "acme is there already\n"
-    );
-    assert_eq!(
-        print_json(&["tenant", "list", "--json"], &variables).await,
-        [json!({"id": "acme", "active": true})]
-    );
+    assert_eq!(print(&["tenant", "add", "acme"], &variables).await, "added acme\n");
+    assert_eq!(print(&["tenant", "add", "acme"], &variables).await, "acme is there already\n");
+    assert_eq!(print_json(&["tenant", "list", "--json"], &variables).await, [json!({"id": "acme", "active": true})]);
     assert_eq!(print(&["tenant", "list"], &variables).await, "acme\n");
-    assert_eq!(
-        run(&["tenant", "add", "a.b"], &variables)
-            .await
-            .status
-            .code(),
-        Some(2)
-    );
+    assert_eq!(run(&["tenant", "add", "a.b"], &variables).await.status.code(), Some(2));
 }
 
 #[tokio::test]
@@ -115,14 +87,8 @@ async fn queues_say_how_full_they_are() {
     owner.execute(statement, &[&payload]).await.unwrap();
     let url = database.url();
     let queues = print_json(&["queues", "--json"], &[("DATABASE_URL", &url)]).await;
-    let queue = queues
-        .iter()
-        .find(|queue| queue["queue"] == "orders.reserve.v1")
-        .expect("every queue is listed");
-    assert_eq!(
-        (&queue["waiting"], &queue["putAside"], &queue["dead"]),
-        (&json!(1), &json!(0), &json!(0))
-    );
+    let queue = queues.iter().find(|queue| queue["queue"] == "orders.reserve.v1").expect("every queue is listed");
+    assert_eq!((&queue["waiting"], &queue["putAside"], &queue["dead"]), (&json!(1), &json!(0), &json!(0)));
     assert!(queue["oldestSeconds"].as_f64().is_some_and(|age| age > 0.0));
     let table = print(&["queues"], &[("DATABASE_URL", &url)]).await;
     assert_eq!(table.lines().count(), queues.len() + 1);
@@ -133,27 +99,13 @@ async fn an_issued_token_opens_a_running_up() {
     let scratch = Scratch::new();
     let mut up = Up::start(&scratch, &[]).await;
     let data = scratch.join("data");
-    let issue = [
-        "token",
-        "issue",
-        "--tenant",
-        "acme",
-        "--json",
-        "--data",
-        data.to_str().unwrap(),
-    ];
+    let issue = ["token", "issue", "--tenant", "acme", "--json", "--data", data.to_str().unwrap()];
     let issued = print_json(&issue, &[]).await.remove(0);
-    assert_eq!(
-        (&issued["tenant"], &issued["roles"]),
-        (&json!("acme"), &json!(["orders:read", "orders:write"]))
-    );
+    assert_eq!((&issued["tenant"], &issued["roles"]), (&json!("acme"), &json!(["orders:read", "orders:write"])));
     let demo_order = up.place_order("k").await;
     let token = issued["token"].as_str().unwrap();
     let (status, _) = get(&format!("{}{demo_order}", up.url), Some(token)).await;
-    assert_eq!(
-        status, 404,
-        "the token is good, and the order is another tenant's"
-    );
+    assert_eq!(status, 404, "the token is good, and the order is another tenant's");
     up.token = token.to_owned();
     up.place_order("k").await;
     assert!(up.process.end_by("INT").await.success());
@@ -163,21 +115,11 @@ async fn an_issued_token_opens_a_running_up() {
 async fn a_token_needs_a_secret_and_says_where_one_comes_from() {
     let scratch = Scratch::new();
     let data = scratch.join("nothing-here");
-    let args = [
-        "token",
-        "issue",
-        "--tenant",
-        "acme",
-        "--data",
-        data.to_str().unwrap(),
-    ];
+    let args = ["token", "issue", "--tenant", "acme", "--data", data.to_str().unwrap()];
     let refused = run(&args, &[]).await;
     assert_eq!(refused.status.code(), Some(1));
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(
-        said.contains("ONCEWARD_AUTH_SECRET") && said.contains("onceward up"),
-        "{said}"
-    );
+    assert!(said.contains("ONCEWARD_AUTH_SECRET") && said.contains("onceward up"), "{said}");
     let token = print(&args, &[("ONCEWARD_AUTH_SECRET", SECRET)]).await;
     assert_eq!(token.trim().split('.').count(), 3);
 }

@@ -7,8 +7,7 @@ use tokio::{
     sync::mpsc,
 };
 
-const ANSWER: &[u8] =
-    b"HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\ncontent-length: 0\r\n\r\n";
+const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\ncontent-length: 0\r\n\r\n";
 
 /// The first line and the body of a request.
 type Posted = (String, Vec<u8>);
@@ -27,10 +26,7 @@ async fn collector() -> (String, mpsc::UnboundedReceiver<Posted>) {
 }
 
 /// Reads requests off one connection until it is closed.
-async fn take_requests(
-    stream: TcpStream,
-    sender: mpsc::UnboundedSender<Posted>,
-) -> std::io::Result<()> {
+async fn take_requests(stream: TcpStream, sender: mpsc::UnboundedSender<Posted>) -> std::io::Result<()> {
     let mut stream = BufReader::new(stream);
     loop {
         let (mut request_line, mut length) = (String::new(), 0);
@@ -54,8 +50,7 @@ async fn take_requests(
 
 /// Strings stand in protobuf as they are.
 fn holds(body: &[u8], text: &str) -> bool {
-    body.windows(text.len())
-        .any(|window| window == text.as_bytes())
+    body.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
 #[tokio::test]
@@ -71,9 +66,7 @@ async fn spans_of_the_request_and_of_the_handler_are_exported() {
 
     let (mut request, mut handle) = (false, false);
     while !(request && handle) {
-        let (line, body) = in_time("spans arrive", posted.recv())
-            .await
-            .expect("the collector goes on");
+        let (line, body) = in_time("spans arrive", posted.recv()).await.expect("the collector goes on");
         assert!(line.starts_with("POST /v1/traces "), "{line}");
         assert!(holds(&body, "service.name") && holds(&body, "onceward"));
         request |= holds(&body, "/api/orders");

@@ -30,10 +30,7 @@ async fn up_recovers_when_its_postgres_was_killed() {
     });
     assert_eq!(detail.await["name"], "database");
     assert_eq!(first.get("/health/live").await.0, 200);
-    assert!(
-        first.process.end_by("INT").await.success(),
-        "there is nothing to stop, which is fine"
-    );
+    assert!(first.process.end_by("INT").await.success(), "there is nothing to stop, which is fine");
 
     let mut second = Up::start(&scratch, &[]).await;
     assert_eq!(second.get(&path).await.1["status"], "reserved");

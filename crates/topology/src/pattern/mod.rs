@@ -144,9 +144,7 @@ mod tests {
     pub(crate) fn naive(pattern: &[&str], key: &[&str]) -> bool {
         match (pattern, key) {
             ([], []) => true,
-            (["#", rest @ ..], _) => {
-                naive(rest, key) || (!key.is_empty() && naive(pattern, &key[1..]))
-            }
+            (["#", rest @ ..], _) => naive(rest, key) || (!key.is_empty() && naive(pattern, &key[1..])),
             (["*", rest @ ..], [_, tail @ ..]) => naive(rest, tail),
             ([word, rest @ ..], [first, tail @ ..]) => word == first && naive(rest, tail),
             _ => false,

@@ -13,11 +13,7 @@ pub fn to_regex(kind: ExchangeKind, pattern: &str) -> String {
             _ => format!("^{}$", run(&words)),
         };
     }
-    let fixed: Vec<Word<'_>> = words
-        .iter()
-        .copied()
-        .filter(|word| *word != Word::Many)
-        .collect();
+    let fixed: Vec<Word<'_>> = words.iter().copied().filter(|word| *word != Word::Many).collect();
     match fixed[..] {
         [] => "^.*$".to_owned(),
         [Word::One] => "^.+$".to_owned(),
@@ -50,10 +46,7 @@ fn between_runs(words: &[Word<'_>]) -> String {
 
 /// `#` beside one empty word: the general form would also accept the empty key, which has no word.
 fn beside_an_empty_word(words: &[Word<'_>]) -> &'static str {
-    let (before, after) = (
-        words.first() == Some(&Word::Many),
-        words.last() == Some(&Word::Many),
-    );
+    let (before, after) = (words.first() == Some(&Word::Many), words.last() == Some(&Word::Many));
     match (before, after) {
         (true, true) => "^(\\..*|.*\\.|.*\\.\\..*)$",
         (true, false) => "^.*\\.$",
@@ -92,9 +85,7 @@ mod tests {
 
     fn accepts(kind: ExchangeKind, pattern: &str, key: &str) -> bool {
         // In PostgreSQL a dot also stands for a line break.
-        let regex = RegexBuilder::new(&to_regex(kind, pattern))
-            .dot_matches_new_line(true)
-            .build();
+        let regex = RegexBuilder::new(&to_regex(kind, pattern)).dot_matches_new_line(true).build();
         regex.unwrap().is_match(key)
     }
 
@@ -115,17 +106,8 @@ mod tests {
 
     #[test]
     fn a_hash_may_stand_for_no_word() {
-        for (pattern, key) in [
-            ("a.#", "a"),
-            ("a.#", "a.b"),
-            ("#", ""),
-            ("#.a", "a"),
-            ("a.#.b", "a.b"),
-        ] {
-            assert!(
-                accepts(ExchangeKind::Topic, pattern, key),
-                "{pattern:?} {key:?}"
-            );
+        for (pattern, key) in [("a.#", "a"), ("a.#", "a.b"), ("#", ""), ("#.a", "a"), ("a.#.b", "a.b")] {
+            assert!(accepts(ExchangeKind::Topic, pattern, key), "{pattern:?} {key:?}");
         }
         assert!(!accepts(ExchangeKind::Topic, "a.#", "ab"));
     }

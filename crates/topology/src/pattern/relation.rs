@@ -19,12 +19,7 @@ pub(crate) fn covers(outer: &[Word<'_>], inner: &[Word<'_>]) -> bool {
 
 /// Walks both patterns from their ends. A `#` in `a` takes any words of `b`; one in `b` takes words of `a`
 /// only if `both_ways`.
-fn relate<'a>(
-    a: &[Word<'a>],
-    b: &[Word<'a>],
-    both_ways: bool,
-    fits: impl Fn(Word<'a>, Word<'a>) -> bool,
-) -> bool {
+fn relate<'a>(a: &[Word<'a>], b: &[Word<'a>], both_ways: bool, fits: impl Fn(Word<'a>, Word<'a>) -> bool) -> bool {
     // holds[i][j]: a without its first i words relates to b without its first j.
     let mut holds = vec![vec![false; b.len() + 2]; a.len() + 2];
     for i in (0..=a.len()).rev() {

@@ -19,11 +19,7 @@ pub struct RetryBudget {
 
 impl Default for RetryBudget {
     fn default() -> Self {
-        Self {
-            ratio: 0.1,
-            min_per_second: 10.0,
-            window_ms: 10_000,
-        }
+        Self { ratio: 0.1, min_per_second: 10.0, window_ms: 10_000 }
     }
 }
 
@@ -48,11 +44,7 @@ pub struct BudgetState {
 impl BudgetState {
     /// A full budget.
     pub fn new(budget: RetryBudget) -> Self {
-        Self {
-            budget,
-            slots: [Slot::default(); SLOTS],
-            latest_ms: 0,
-        }
+        Self { budget, slots: [Slot::default(); SLOTS], latest_ms: 0 }
     }
 
     /// Counts a first attempt, which earns a share of a retry.
@@ -77,9 +69,7 @@ impl BudgetState {
             .slots
             .iter()
             .filter(counts)
-            .fold((0, 0), |(first, again), slot| {
-                (first + slot.first_attempts, again + slot.retries)
-            });
+            .fold((0, 0), |(first, again), slot| (first + slot.first_attempts, again + slot.retries));
         let reserve = self.budget.min_per_second * self.budget.window_ms as f64 / 1_000.0;
         reserve + self.budget.ratio * first_attempts as f64 - retries as f64
     }
@@ -91,10 +81,7 @@ impl BudgetState {
         let index = self.index_of(self.latest_ms);
         let slot = &mut self.slots[(index % SLOTS as u64) as usize];
         if slot.index != index {
-            *slot = Slot {
-                index,
-                ..Slot::default()
-            };
+            *slot = Slot { index, ..Slot::default() };
         }
         slot
     }
@@ -109,18 +96,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const NO_RESERVE: RetryBudget = RetryBudget {
-        ratio: 0.1,
-        min_per_second: 0.0,
-        window_ms: 10_000,
-    };
+    const NO_RESERVE: RetryBudget = RetryBudget { ratio: 0.1, min_per_second: 0.0, window_ms: 10_000 };
 
     #[test]
     fn ten_first_attempts_earn_one_retry() {
-        let mut state = BudgetState::new(RetryBudget {
-            ratio: 0.125,
-            ..NO_RESERVE
-        });
+        let mut state = BudgetState::new(RetryBudget { ratio: 0.125, ..NO_RESERVE });
         (0..7).for_each(|_| state.deposit(0));
         assert!(!state.withdraw(0));
         state.deposit(0);

@@ -39,13 +39,7 @@ impl RetryPolicy {
 
     /// `max_attempts` in all, with waits of 1 s, 2 s, 4 s … up to a minute, fully jittered.
     pub const fn exponential(max_attempts: u32) -> Self {
-        Self {
-            max_attempts,
-            initial_ms: 1_000,
-            factor: 2.0,
-            cap_ms: 60_000,
-            jitter: Jitter::Full,
-        }
+        Self { max_attempts, initial_ms: 1_000, factor: 2.0, cap_ms: 60_000, jitter: Jitter::Full }
     }
 
     /// The same policy with another first wait.
@@ -80,11 +74,7 @@ impl RetryPolicy {
             return None;
         }
         let whole = self.backoff_ms(attempt.max(1));
-        let random = if random.is_nan() {
-            0.0
-        } else {
-            random.clamp(0.0, 1.0)
-        };
+        let random = if random.is_nan() { 0.0 } else { random.clamp(0.0, 1.0) };
         let spread = match self.jitter {
             Jitter::None => whole,
             Jitter::Full => whole * random,
@@ -98,11 +88,7 @@ impl RetryPolicy {
     fn backoff_ms(&self, attempt: u32) -> f64 {
         let exponent = i32::try_from(attempt - 1).unwrap_or(i32::MAX);
         let growth = self.factor.max(1.0).powi(exponent);
-        if self.initial_ms == 0 {
-            0.0
-        } else {
-            (self.initial_ms as f64 * growth).min(self.cap_ms as f64)
-        }
+        if self.initial_ms == 0 { 0.0 } else { (self.initial_ms as f64 * growth).min(self.cap_ms as f64) }
     }
 }
 
@@ -120,9 +106,7 @@ mod tests {
     #[test]
     fn waits_double_up_to_the_cap_and_end_with_the_last_attempt() {
         let policy = RetryPolicy::exponential(9).jitter(Jitter::None);
-        let waits: Vec<_> = (1..=9)
-            .map(|attempt| policy.delay_ms(attempt, 0.5))
-            .collect();
+        let waits: Vec<_> = (1..=9).map(|attempt| policy.delay_ms(attempt, 0.5)).collect();
         let seconds = [1, 2, 4, 8, 16, 32, 60, 60];
         assert_eq!(waits[..8], seconds.map(|s| Some(s * 1_000)));
         assert_eq!(waits[8], None);

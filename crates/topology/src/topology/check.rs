@@ -30,9 +30,7 @@ pub enum TopologyProblem {
         name: String,
     },
     /// A binding from nowhere.
-    #[error(
-        "queue {queue:?} is bound to the exchange {exchange:?}, which is not declared: declare it"
-    )]
+    #[error("queue {queue:?} is bound to the exchange {exchange:?}, which is not declared: declare it")]
     UnknownExchange {
         /// The exchange that is missing.
         exchange: String,
@@ -40,9 +38,7 @@ pub enum TopologyProblem {
         queue: String,
     },
     /// A binding to nowhere.
-    #[error(
-        "exchange {exchange:?} has a binding to the queue {queue:?}, which is not declared: declare it"
-    )]
+    #[error("exchange {exchange:?} has a binding to the queue {queue:?}, which is not declared: declare it")]
     UnknownQueue {
         /// The exchange that has the binding.
         exchange: String,
@@ -50,9 +46,7 @@ pub enum TopologyProblem {
         queue: String,
     },
     /// Dead letters go to an exchange that is not there.
-    #[error(
-        "queue {queue:?} dead-letters to the exchange {exchange:?}, which is not declared: declare it"
-    )]
+    #[error("queue {queue:?} dead-letters to the exchange {exchange:?}, which is not declared: declare it")]
     UnknownDeadLetterExchange {
         /// The queue that gives up messages.
         queue: String,
@@ -109,11 +103,7 @@ impl Topology {
             }
         }
         self.check_cycles(&mut problems);
-        if problems.is_empty() {
-            Ok(())
-        } else {
-            Err(problems)
-        }
+        if problems.is_empty() { Ok(()) } else { Err(problems) }
     }
 
     fn check_names(&self, problems: &mut Vec<Problem>) {
@@ -121,20 +111,12 @@ impl Topology {
             check_name("exchange", &exchange.name, problems);
             if exchange.name.contains(':') {
                 let rule = "a ':' would end it in a topic";
-                problems.push(Problem::BadName {
-                    what: "exchange",
-                    name: exchange.name.clone(),
-                    rule,
-                });
+                problems.push(Problem::BadName { what: "exchange", name: exchange.name.clone(), rule });
             }
         }
         for queue in &self.queues {
             check_name("queue", &queue.name, problems);
-            if let Some(key) = queue
-                .dead_letter
-                .as_ref()
-                .and_then(|d| d.routing_key.as_ref())
-            {
+            if let Some(key) = queue.dead_letter.as_ref().and_then(|d| d.routing_key.as_ref()) {
                 check_key("dead-letter key", key, problems);
             }
         }
@@ -146,10 +128,7 @@ impl Topology {
     fn check_duplicates(&self, problems: &mut Vec<Problem>) {
         let exchanges = self.exchanges.iter().map(|exchange| exchange.name.clone());
         let queues = self.queues.iter().map(|queue| queue.name.clone());
-        let bindings = self
-            .bindings
-            .iter()
-            .map(|b| format!("{}:{} -> {}", b.exchange, b.pattern, b.queue));
+        let bindings = self.bindings.iter().map(|b| format!("{}:{} -> {}", b.exchange, b.pattern, b.queue));
         repeated("exchange", exchanges, problems);
         repeated("queue", queues, problems);
         repeated("binding", bindings, problems);
@@ -159,10 +138,7 @@ impl Topology {
         for binding in &self.bindings {
             let (exchange, queue) = (binding.exchange.clone(), binding.queue.clone());
             if self.find_exchange(&exchange).is_none() {
-                problems.push(Problem::UnknownExchange {
-                    exchange: exchange.clone(),
-                    queue: queue.clone(),
-                });
+                problems.push(Problem::UnknownExchange { exchange: exchange.clone(), queue: queue.clone() });
             }
             if self.find_queue(&queue).is_none() {
                 problems.push(Problem::UnknownQueue { exchange, queue });
@@ -173,16 +149,10 @@ impl Topology {
     fn check_dead_letter(&self, queue: &Queue, to: &DeadLetter, problems: &mut Vec<Problem>) {
         let (queue_name, exchange) = (queue.name.clone(), to.exchange.clone());
         if self.find_exchange(&exchange).is_none() {
-            problems.push(Problem::UnknownDeadLetterExchange {
-                queue: queue_name,
-                exchange,
-            });
+            problems.push(Problem::UnknownDeadLetterExchange { queue: queue_name, exchange });
             return;
         }
-        let onward: Vec<_> = self
-            .bindings_of(&exchange)
-            .map(|(words, _, _)| words)
-            .collect();
+        let onward: Vec<_> = self.bindings_of(&exchange).map(|(words, _, _)| words).collect();
         for (keys, key) in self.dead_letter_keys(queue, to) {
             if !onward.iter().any(|pattern| covers(pattern, &keys)) {
                 problems.push(Problem::DeadLetterLost {
@@ -195,11 +165,7 @@ impl Topology {
     }
 
     /// The keys that this queue's dead letters may have: the one it sets, or all that its bindings let in.
-    fn dead_letter_keys<'a>(
-        &'a self,
-        queue: &'a Queue,
-        to: &'a DeadLetter,
-    ) -> Vec<(Vec<Word<'a>>, &'a str)> {
+    fn dead_letter_keys<'a>(&'a self, queue: &'a Queue, to: &'a DeadLetter) -> Vec<(Vec<Word<'a>>, &'a str)> {
         match &to.routing_key {
             Some(key) => vec![(words(ExchangeKind::Direct, key), key)],
             None => self
@@ -213,21 +179,11 @@ impl Topology {
     }
 
     /// What each binding of an exchange lets through, as words and as written, and into which queue.
-    fn bindings_of<'a>(
-        &'a self,
-        exchange: &'a str,
-    ) -> impl Iterator<Item = (Vec<Word<'a>>, &'a str, &'a str)> {
+    fn bindings_of<'a>(&'a self, exchange: &'a str) -> impl Iterator<Item = (Vec<Word<'a>>, &'a str, &'a str)> {
         let kind = self.find_exchange(exchange).map(|exchange| exchange.kind);
-        self.bindings
-            .iter()
-            .filter(move |binding| binding.exchange == exchange)
-            .filter_map(move |binding| {
-                Some((
-                    words(kind?, &binding.pattern),
-                    binding.pattern.as_str(),
-                    binding.queue.as_str(),
-                ))
-            })
+        self.bindings.iter().filter(move |binding| binding.exchange == exchange).filter_map(move |binding| {
+            Some((words(kind?, &binding.pattern), binding.pattern.as_str(), binding.queue.as_str()))
+        })
     }
 
     /// The queues that a dead letter of `queue` may get into.
@@ -243,11 +199,8 @@ impl Topology {
     }
 
     fn check_cycles(&self, problems: &mut Vec<Problem>) {
-        let next: BTreeMap<&str, BTreeSet<&str>> = self
-            .queues
-            .iter()
-            .map(|queue| (queue.name.as_str(), self.dead_letter_targets(queue)))
-            .collect();
+        let next: BTreeMap<&str, BTreeSet<&str>> =
+            self.queues.iter().map(|queue| (queue.name.as_str(), self.dead_letter_targets(queue))).collect();
         let mut done = BTreeSet::new();
         for start in next.keys() {
             follow(start, &next, &mut Vec::new(), &mut done, problems);
@@ -264,11 +217,7 @@ fn follow<'a>(
     problems: &mut Vec<Problem>,
 ) {
     if let Some(start) = trail.iter().position(|seen| *seen == queue) {
-        let queues = trail[start..]
-            .iter()
-            .chain([&queue])
-            .map(|name| (*name).to_owned())
-            .collect();
+        let queues = trail[start..].iter().chain([&queue]).map(|name| (*name).to_owned()).collect();
         problems.push(Problem::DeadLetterCycle { queues });
         return;
     }
@@ -293,22 +242,14 @@ fn check_name(what: &'static str, name: &str, problems: &mut Vec<Problem>) {
     } else {
         return;
     };
-    problems.push(Problem::BadName {
-        what,
-        name: name.to_owned(),
-        rule,
-    });
+    problems.push(Problem::BadName { what, name: name.to_owned(), rule });
 }
 
 /// Patterns and keys may be empty, but travel as short strings too.
 fn check_key(what: &'static str, key: &str, problems: &mut Vec<Problem>) {
     if key.len() > NAME_BYTES_MAX || key.contains(char::is_control) {
         let rule = "use at most 255 bytes, without control characters";
-        problems.push(Problem::BadName {
-            what,
-            name: key.to_owned(),
-            rule,
-        });
+        problems.push(Problem::BadName { what, name: key.to_owned(), rule });
     }
 }
 
@@ -325,24 +266,13 @@ fn check_ranges(queue: &Queue, problems: &mut Vec<Problem>) {
     let settings = [
         ("shards", Some(u64::from(queue.shards)), 1, 64),
         ("max_priority", queue.max_priority.map(u64::from), 1, 9),
-        (
-            "delivery_limit",
-            queue.delivery_limit.map(u64::from),
-            1,
-            u64::from(u16::MAX),
-        ),
+        ("delivery_limit", queue.delivery_limit.map(u64::from), 1, u64::from(u16::MAX)),
         // A signed 64-bit column holds it.
         ("message_ttl_ms", queue.message_ttl_ms, 1, i64::MAX as u64),
     ];
     for (setting, value, min, max) in settings {
         if let Some(value) = value.filter(|value| !(min..=max).contains(value)) {
-            problems.push(Problem::OutOfRange {
-                queue: queue.name.clone(),
-                setting,
-                value,
-                min,
-                max,
-            });
+            problems.push(Problem::OutOfRange { queue: queue.name.clone(), setting, value, min, max });
         }
     }
 }

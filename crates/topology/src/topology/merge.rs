@@ -48,12 +48,7 @@ fn add<T: PartialEq + Serialize>(
         None => known.push(new),
         Some(same) if *same == new => {}
         Some(other) => {
-            return Err(MergeConflict {
-                what,
-                name: name(&new).clone(),
-                left: as_json(other),
-                right: as_json(&new),
-            });
+            return Err(MergeConflict { what, name: name(&new).clone(), left: as_json(other), right: as_json(&new) });
         }
     }
     Ok(())

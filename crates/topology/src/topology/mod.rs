@@ -56,26 +56,17 @@ pub struct Exchange {
 impl Exchange {
     /// Routes by pattern.
     pub fn topic(name: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            kind: ExchangeKind::Topic,
-        }
+        Self { name: name.into(), kind: ExchangeKind::Topic }
     }
 
     /// Routes by equality.
     pub fn direct(name: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            kind: ExchangeKind::Direct,
-        }
+        Self { name: name.into(), kind: ExchangeKind::Direct }
     }
 
     /// Routes to every bound queue.
     pub fn fanout(name: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            kind: ExchangeKind::Fanout,
-        }
+        Self { name: name.into(), kind: ExchangeKind::Fanout }
     }
 }
 
@@ -130,17 +121,8 @@ impl Topology {
     }
 
     /// Lets what is published to `exchange` with a key that passes `pattern` into `queue`.
-    pub fn bind(
-        mut self,
-        exchange: impl Into<String>,
-        pattern: impl Into<String>,
-        queue: impl Into<String>,
-    ) -> Self {
-        self.bindings.push(Binding {
-            exchange: exchange.into(),
-            queue: queue.into(),
-            pattern: pattern.into(),
-        });
+    pub fn bind(mut self, exchange: impl Into<String>, pattern: impl Into<String>, queue: impl Into<String>) -> Self {
+        self.bindings.push(Binding { exchange: exchange.into(), queue: queue.into(), pattern: pattern.into() });
         self
     }
 
@@ -156,12 +138,7 @@ impl Topology {
 
     /// The queues that a message gets into: sorted, each once, none if no binding matches.
     pub fn route(&self, exchange: &str, routing_key: &str) -> Result<Vec<&str>, UnknownExchange> {
-        let kind = self
-            .find_exchange(exchange)
-            .ok_or_else(|| UnknownExchange {
-                exchange: exchange.to_owned(),
-            })?
-            .kind;
+        let kind = self.find_exchange(exchange).ok_or_else(|| UnknownExchange { exchange: exchange.to_owned() })?.kind;
         let queues: BTreeSet<&str> = self
             .bindings
             .iter()

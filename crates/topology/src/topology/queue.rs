@@ -65,24 +65,14 @@ impl Queue {
 
     /// Sends what it gives up on to `exchange`, with the message's own key.
     pub fn dead_letter(mut self, exchange: impl Into<String>) -> Self {
-        self.dead_letter = Some(DeadLetter {
-            exchange: exchange.into(),
-            routing_key: None,
-        });
+        self.dead_letter = Some(DeadLetter { exchange: exchange.into(), routing_key: None });
         self
     }
 
     /// Sends what it gives up on to `exchange`, with this key.
-    pub fn dead_letter_as(
-        mut self,
-        exchange: impl Into<String>,
-        routing_key: impl Into<String>,
-    ) -> Self {
+    pub fn dead_letter_as(mut self, exchange: impl Into<String>, routing_key: impl Into<String>) -> Self {
         let (exchange, routing_key) = (exchange.into(), Some(routing_key.into()));
-        self.dead_letter = Some(DeadLetter {
-            exchange,
-            routing_key,
-        });
+        self.dead_letter = Some(DeadLetter { exchange, routing_key });
         self
     }
 

@@ -38,13 +38,9 @@ fn the_documents_topology_is_sound() {
 
 #[test]
 fn bindings_need_both_ends() {
-    let topology = Topology::new()
-        .queue(Queue::work("q"))
-        .bind("gone", "#", "q");
+    let topology = Topology::new().queue(Queue::work("q")).bind("gone", "#", "q");
     check(&topology, &["\"gone\", which is not declared"]);
-    let topology = Topology::new()
-        .exchange(Exchange::topic("e"))
-        .bind("e", "#", "gone");
+    let topology = Topology::new().exchange(Exchange::topic("e")).bind("e", "#", "gone");
     check(&topology, &["queue \"gone\", which is not declared"]);
 }
 
@@ -61,57 +57,25 @@ fn every_problem_is_reported_at_once() {
 
 #[test]
 fn names_fit_every_bus() {
-    check(
-        &Topology::new().queue(Queue::work("q".repeat(256))),
-        &["1 to 255 bytes"],
-    );
-    check(
-        &Topology::new().queue(Queue::work("a\nb")),
-        &["control character"],
-    );
-    check(
-        &Topology::new().exchange(Exchange::topic("amq.topic")),
-        &["RabbitMQ"],
-    );
+    check(&Topology::new().queue(Queue::work("q".repeat(256))), &["1 to 255 bytes"]);
+    check(&Topology::new().queue(Queue::work("a\nb")), &["control character"]);
+    check(&Topology::new().exchange(Exchange::topic("amq.topic")), &["RabbitMQ"]);
     check(&Topology::new().queue(Queue::work("a:b")), &[]);
-    let topology = Topology::new()
-        .exchange(Exchange::topic("e"))
-        .queue(Queue::work("q"))
-        .bind("e", "p".repeat(256), "q");
+    let topology =
+        Topology::new().exchange(Exchange::topic("e")).queue(Queue::work("q")).bind("e", "p".repeat(256), "q");
     check(&topology, &["at most 255 bytes"]);
 }
 
 #[test]
 fn numbers_stay_in_their_ranges() {
     let queue = |queue: Queue| Topology::new().queue(queue);
-    check(
-        &queue(Queue::work("q").shards(0)),
-        &["shards = 0: use 1 to 64"],
-    );
+    check(&queue(Queue::work("q").shards(0)), &["shards = 0: use 1 to 64"]);
     check(&queue(Queue::work("q").shards(65)), &["shards = 65"]);
-    check(
-        &queue(Queue::work("q").max_priority(10)),
-        &["max_priority = 10: use 1 to 9"],
-    );
-    check(
-        &queue(Queue::work("q").max_priority(0)),
-        &["max_priority = 0"],
-    );
-    check(
-        &queue(Queue::work("q").delivery_limit(0)),
-        &["delivery_limit = 0"],
-    );
+    check(&queue(Queue::work("q").max_priority(10)), &["max_priority = 10: use 1 to 9"]);
+    check(&queue(Queue::work("q").max_priority(0)), &["max_priority = 0"]);
+    check(&queue(Queue::work("q").delivery_limit(0)), &["delivery_limit = 0"]);
     check(&queue(Queue::work("q").ttl_ms(0)), &["message_ttl_ms = 0"]);
-    check(
-        &queue(
-            Queue::work("q")
-                .shards(64)
-                .max_priority(9)
-                .delivery_limit(1)
-                .ttl_ms(1),
-        ),
-        &[],
-    );
+    check(&queue(Queue::work("q").shards(64).max_priority(9).delivery_limit(1).ttl_ms(1)), &[]);
 }
 
 #[test]
@@ -137,14 +101,8 @@ fn dead_letters_that_keep_their_key_must_all_reach_a_queue() {
     check(&own_keys("a.*", Exchange::topic("dlx"), "a.#"), &[]);
     check(&own_keys("a.#", Exchange::fanout("dlx"), ""), &[]);
     check(&own_keys("a.b", Exchange::direct("dlx"), "a.b"), &[]);
-    check(
-        &own_keys("a.#", Exchange::topic("dlx"), "a.*"),
-        &["with the key \"a.#\""],
-    );
-    check(
-        &own_keys("a.*", Exchange::direct("dlx"), "a.*"),
-        &["with the key \"a.*\""],
-    );
+    check(&own_keys("a.#", Exchange::topic("dlx"), "a.*"), &["with the key \"a.#\""]);
+    check(&own_keys("a.*", Exchange::direct("dlx"), "a.*"), &["with the key \"a.*\""]);
 }
 
 #[test]
@@ -160,10 +118,8 @@ fn dead_letters_do_not_go_in_circles() {
 
 #[test]
 fn a_queue_that_dead_letters_to_itself_is_a_circle() {
-    let topology = Topology::new()
-        .exchange(Exchange::topic("e"))
-        .queue(Queue::work("q").dead_letter("e"))
-        .bind("e", "a.#", "q");
+    let topology =
+        Topology::new().exchange(Exchange::topic("e")).queue(Queue::work("q").dead_letter("e")).bind("e", "a.#", "q");
     check(&topology, &["q -> q"]);
 }
 

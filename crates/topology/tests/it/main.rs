@@ -8,11 +8,7 @@ use onceward_topology::{Exchange, Queue, Topology};
 
 /// Document E as written: five exchanges, six queues, and a direct exchange bound with `#`.
 pub fn payments() -> Topology {
-    let work = |name: &str| {
-        Queue::work(name)
-            .dead_letter_as("payments.dlq", "#")
-            .delivery_limit(6)
-    };
+    let work = |name: &str| Queue::work(name).dead_letter_as("payments.dlq", "#").delivery_limit(6);
     Topology::new()
         .exchange(Exchange::topic("payments.inbound"))
         .exchange(Exchange::topic("payments.validation"))
@@ -24,11 +20,7 @@ pub fn payments() -> Topology {
         .queue(work("q.payments.events"))
         .queue(Queue::dead_letter_store("q.payments.dlq").ttl_ms(604_800_000))
         .bind("payments.validation", "received.v1", "q.payments.received")
-        .bind(
-            "payments.validation",
-            "validated.v1",
-            "q.payments.validated",
-        )
+        .bind("payments.validation", "validated.v1", "q.payments.validated")
         .bind("payments.events", "payment.#", "q.payments.events")
         .bind("payments.dlq", "#", "q.payments.dlq")
 }

@@ -19,9 +19,7 @@ fn services_join_into_one_topology() {
         .bind("payments.events", "payment.posted.v1", "q.orders");
     let merged = orders.merge(payments()).unwrap();
     merged.validate().unwrap();
-    let reached = merged
-        .route("payments.events", "payment.posted.v1")
-        .unwrap();
+    let reached = merged.route("payments.events", "payment.posted.v1").unwrap();
     assert_eq!(reached, ["q.orders", "q.payments.events"]);
 }
 
@@ -30,11 +28,7 @@ fn a_conflict_names_both_declarations() {
     let left = Topology::new().queue(Queue::work("q").delivery_limit(6));
     let right = Topology::new().queue(Queue::work("q").delivery_limit(3));
     let text = left.merge(right).unwrap_err().to_string();
-    for part in [
-        "queue \"q\"",
-        "\"delivery_limit\":6",
-        "\"delivery_limit\":3",
-    ] {
+    for part in ["queue \"q\"", "\"delivery_limit\":6", "\"delivery_limit\":3"] {
         assert!(text.contains(part), "{part} is not in {text}");
     }
 }
@@ -42,8 +36,6 @@ fn a_conflict_names_both_declarations() {
 #[test]
 fn an_exchange_cannot_change_its_kind() {
     let left = Topology::new().exchange(Exchange::topic("e"));
-    let error = left
-        .merge(Topology::new().exchange(Exchange::direct("e")))
-        .unwrap_err();
+    let error = left.merge(Topology::new().exchange(Exchange::direct("e"))).unwrap_err();
     assert_eq!((error.what, error.name.as_str()), ("exchange", "e"));
 }

@@ -19,27 +19,14 @@ fn a_message_reaches_each_queue_once_in_a_stable_order() {
 #[test]
 fn a_dead_letter_with_a_hash_as_its_key_passes_a_direct_exchange_bound_with_a_hash() {
     let topology = payments();
-    assert_eq!(
-        topology.route("payments.dlq", "#").unwrap(),
-        ["q.payments.dlq"]
-    );
-    assert!(
-        topology
-            .route("payments.dlq", "received.v1")
-            .unwrap()
-            .is_empty()
-    );
+    assert_eq!(topology.route("payments.dlq", "#").unwrap(), ["q.payments.dlq"]);
+    assert!(topology.route("payments.dlq", "received.v1").unwrap().is_empty());
 }
 
 #[test]
 fn an_unknown_exchange_is_an_error_and_not_an_empty_list() {
     let error = payments().route("payments.event", "x").unwrap_err();
-    assert_eq!(
-        error,
-        UnknownExchange {
-            exchange: "payments.event".into()
-        }
-    );
+    assert_eq!(error, UnknownExchange { exchange: "payments.event".into() });
     assert!(error.to_string().contains("\"payments.event\""));
 }
 

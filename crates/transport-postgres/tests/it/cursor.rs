@@ -66,10 +66,7 @@ impl Lane {
     }
 
     fn nth_open(&self, nth: usize) -> Option<u64> {
-        self.open
-            .iter()
-            .nth(nth.checked_rem(self.open.len())?)
-            .copied()
+        self.open.iter().nth(nth.checked_rem(self.open.len())?).copied()
     }
 
     /// The key's lock is held to the end of the transaction; who does not get it publishes later.
@@ -91,26 +88,16 @@ impl Lane {
     }
 
     fn found(&self, snapshot: &Snapshot, limit: usize) -> Vec<Source> {
-        let visible = || {
-            self.log
-                .iter()
-                .filter(|entry| self.committed.contains(&entry.xid))
-        };
+        let visible = || self.log.iter().filter(|entry| self.committed.contains(&entry.xid));
         let late = visible().filter(|entry| {
             let floor = self.cursor.open.get(&entry.xid);
             entry.seq <= self.cursor.last_seq
                 && floor.is_some_and(|&floor| entry.seq > floor)
                 && snapshot.has_ended(entry.xid)
         });
-        let mut found: Vec<Source> = late
-            .take(limit)
-            .map(|&Entry { seq, .. }| Source::Late { seq })
-            .collect();
+        let mut found: Vec<Source> = late.take(limit).map(|&Entry { seq, .. }| Source::Late { seq }).collect();
         let new = visible().filter(|entry| entry.seq > self.cursor.last_seq);
-        found.extend(
-            new.take(limit)
-                .map(|&Entry { seq, .. }| Source::New { seq }),
-        );
+        found.extend(new.take(limit).map(|&Entry { seq, .. }| Source::New { seq }));
         found
     }
 
@@ -132,11 +119,10 @@ impl Lane {
             self.newest_ended = xid;
         }
         let (count, taken) = self.cursor.take(&found, limit, most);
-        self.read
-            .extend(found[..count].iter().map(|source| match source {
-                Source::Late { seq } | Source::New { seq } => *seq,
-                Source::Aside => unreachable!("nothing is put aside here"),
-            }));
+        self.read.extend(found[..count].iter().map(|source| match source {
+            Source::Late { seq } | Source::New { seq } => *seq,
+            Source::Aside => unreachable!("nothing is put aside here"),
+        }));
         let after = through_columns(&self.cursor.after(&snapshot, &taken));
         let moved = after != self.cursor;
         self.cursor = after;
@@ -148,21 +134,13 @@ impl Lane {
             self.end(xid, *commits);
         }
         let most_turns = 3 * self.log.len() + 3;
-        let turns = (0..most_turns)
-            .take_while(|_| self.turn(2, usize::MAX))
-            .count();
+        let turns = (0..most_turns).take_while(|_| self.turn(2, usize::MAX)).count();
         assert!(turns < most_turns, "the lane never comes to rest");
     }
 
     fn committed_numbers(&self, which: impl Fn(&Entry) -> bool) -> Vec<i64> {
-        let committed = self
-            .log
-            .iter()
-            .filter(|entry| self.committed.contains(&entry.xid));
-        committed
-            .filter(|entry| which(entry))
-            .map(|entry| entry.seq)
-            .collect()
+        let committed = self.log.iter().filter(|entry| self.committed.contains(&entry.xid));
+        committed.filter(|entry| which(entry)).map(|entry| entry.seq).collect()
     }
 }
 
@@ -173,10 +151,7 @@ fn through_columns(cursor: &LaneCursor) -> LaneCursor {
 }
 
 fn history(events: &[Event]) -> Lane {
-    let mut lane = Lane {
-        next_xid: 1,
-        ..Lane::default()
-    };
+    let mut lane = Lane { next_xid: 1, ..Lane::default() };
     events.iter().for_each(|event| lane.apply(event));
     lane
 }

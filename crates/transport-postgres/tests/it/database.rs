@@ -4,9 +4,7 @@ use onceward_db::{Db, migrate::migrate};
 use onceward_testkit::{PATIENCE, TestDb};
 use onceward_topology::{Exchange, Queue, Topology};
 use onceward_transport::{Intake, Settlement, Subscription, Transport};
-use onceward_transport_postgres::{
-    MIGRATIONS, PostgresBusConfig, PostgresTransport, declare::declare,
-};
+use onceward_transport_postgres::{MIGRATIONS, PostgresBusConfig, PostgresTransport, declare::declare};
 use std::time::Duration;
 use tokio_postgres::{Client, error::SqlState};
 
@@ -15,55 +13,35 @@ const QUEUE: &str = "q.things";
 async fn database() -> TestDb {
     let database = TestDb::empty().await;
     let config = database.config();
-    migrate(&config, &[MIGRATIONS])
-        .await
-        .expect("the migrations apply");
+    migrate(&config, &[MIGRATIONS]).await.expect("the migrations apply");
     let topology = Topology::new()
         .exchange(Exchange::topic("things"))
         .queue(Queue::work(QUEUE).shards(1))
         .bind("things", "#", QUEUE);
-    declare(&config, &topology)
-        .await
-        .expect("the topology is declared");
+    declare(&config, &topology).await.expect("the topology is declared");
     database
 }
 
 async fn reader(database: &TestDb) -> Box<dyn Intake> {
     let db = Db::connect(database.config()).expect("the settings are valid");
-    let config = PostgresBusConfig {
-        poll_ms: 20,
-        ..PostgresBusConfig::default()
-    };
-    let subscription = Subscription {
-        consumer: "reader".into(),
-        queue: QUEUE.into(),
-        ordered: true,
-        concurrency: 1,
-    };
+    let config = PostgresBusConfig { poll_ms: 20, ..PostgresBusConfig::default() };
+    let subscription = Subscription { consumer: "reader".into(), queue: QUEUE.into(), ordered: true, concurrency: 1 };
     let bus = PostgresTransport::new(db, config);
     bus.open(subscription).await.expect("the queue is declared")
 }
 
 async fn publish(client: &Client, number: i32) {
-    let enqueue = "SELECT onceward.enqueue('acme', 'things:thing', 'thing.happened.v1', jsonb_build_object('n', $1::int))";
-    client
-        .execute(enqueue, &[&number])
-        .await
-        .expect("it is published");
+    let enqueue =
+        "SELECT onceward.enqueue('acme', 'things:thing', 'thing.happened.v1', jsonb_build_object('n', $1::int))";
+    client.execute(enqueue, &[&number]).await.expect("it is published");
 }
 
 /// Handles, one message of a kind a turn, until the bus sees no more work. Gives what was handled.
 async fn handle_all(intake: &dyn Intake, owner: &Client) -> Vec<i64> {
-    let at_rest =
-        "SELECT NOT EXISTS (SELECT FROM onceward.queue q, onceward.lanes_with_work(q.id))";
+    let at_rest = "SELECT NOT EXISTS (SELECT FROM onceward.queue q, onceward.lanes_with_work(q.id))";
     let mut handled = Vec::new();
     let handling = async {
-        while !owner
-            .query_one(at_rest, &[])
-            .await
-            .expect("can be asked")
-            .get::<_, bool>(0)
-        {
+        while !owner.query_one(at_rest, &[]).await.expect("can be asked").get::<_, bool>(0) {
             match intake.take(1).await.expect("a turn can be taken") {
                 Some(turn) => {
                     let deliveries = turn.deliveries();
@@ -76,15 +54,12 @@ async fn handle_all(intake: &dyn Intake, owner: &Client) -> Vec<i64> {
             }
         }
     };
-    tokio::time::timeout(PATIENCE, handling)
-        .await
-        .expect("the lane comes to rest");
+    tokio::time::timeout(PATIENCE, handling).await.expect("the lane comes to rest");
     handled
 }
 
 #[tokio::test]
-async fn a_transaction_with_late_and_new_messages_is_handled_once_by_turns_that_take_a_part_of_it()
-{
+async fn a_transaction_with_late_and_new_messages_is_handled_once_by_turns_that_take_a_part_of_it() {
     let database = database().await;
     let (slow, quick) = (database.owner().await, database.owner().await);
     let intake = reader(&database).await;
@@ -119,15 +94,8 @@ async fn messages_put_aside_keep_their_order_among_any_number_of_lanes() {
              SELECT (SELECT id FROM onceward.queue), 'tenant-' || n, 0, 0 FROM generate_series(1, {lanes}) AS n
              ON CONFLICT DO NOTHING; ANALYZE onceward.lane"
         );
-        owner
-            .batch_execute(&more)
-            .await
-            .expect("there are more lanes");
-        let in_order: bool = owner
-            .query_one(defer, &[])
-            .await
-            .expect("are put aside")
-            .get(0);
+        owner.batch_execute(&more).await.expect("there are more lanes");
+        let in_order: bool = owner.query_one(defer, &[]).await.expect("are put aside").get(0);
         assert!(in_order, "with {lanes} lanes");
     }
 }
@@ -137,9 +105,8 @@ async fn a_writer_that_is_turns_behind_is_refused_though_those_turns_are_deleted
     let database = database().await;
     let owner = database.owner().await;
     let advance = |turn: i64| {
-        let call = format!(
-            r#"SELECT onceward.advance('{{1}}', '{{{turn}}}', '{{5}}', '{{"{{}}"}}', '{{"{{}}"}}', '{{0}}')"#
-        );
+        let call =
+            format!(r#"SELECT onceward.advance('{{1}}', '{{{turn}}}', '{{5}}', '{{"{{}}"}}', '{{"{{}}"}}', '{{0}}')"#);
         let owner = &owner;
         async move { owner.batch_execute(&call).await }
     };

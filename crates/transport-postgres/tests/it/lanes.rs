@@ -62,9 +62,7 @@ impl Watched {
 
     fn heat(&mut self, lane: &Lane) {
         self.hot.insert(lane.id);
-        self.overtaken_by
-            .entry(lane.tenant.to_string())
-            .or_default();
+        self.overtaken_by.entry(lane.tenant.to_string()).or_default();
     }
 
     fn wake(&mut self, lane: &Lane) {
@@ -91,31 +89,17 @@ impl Watched {
         assert_eq!(self.lanes.get(&lane.id), Some(lane), "unchanged");
         assert!(self.hot.contains(&lane.id), "woken, and not busy elsewhere");
         let of_tenant = self.hot.iter().map(|id| &self.lanes[id]);
-        let highest = of_tenant
-            .filter(|other| other.tenant == lane.tenant)
-            .map(|other| other.priority)
-            .max();
-        assert_eq!(
-            Some(lane.priority),
-            highest,
-            "the tenant's highest priority first"
-        );
+        let highest = of_tenant.filter(|other| other.tenant == lane.tenant).map(|other| other.priority).max();
+        assert_eq!(Some(lane.priority), highest, "the tenant's highest priority first");
         self.hot.remove(&lane.id);
         self.busy.insert(lane.id, false);
 
         let tenant = lane.tenant.to_string();
         self.overtaken_by.remove(&tenant);
         for (waiting, overtaken_by) in &mut self.overtaken_by {
-            assert!(
-                overtaken_by.insert(tenant.clone()),
-                "{tenant} was picked twice while {waiting} waited"
-            );
+            assert!(overtaken_by.insert(tenant.clone()), "{tenant} was picked twice while {waiting} waited");
         }
-        if self
-            .hot
-            .iter()
-            .any(|id| self.lanes[id].tenant == lane.tenant)
-        {
+        if self.hot.iter().any(|id| self.lanes[id].tenant == lane.tenant) {
             self.overtaken_by.insert(tenant, BTreeSet::new());
         }
     }
@@ -124,11 +108,7 @@ impl Watched {
         let woken = self.busy.remove(&id).expect("a busy lane");
         let lane = self.lanes[&id].clone();
         let hot = self.book.finish(&lane, more);
-        assert_eq!(
-            hot,
-            more || woken,
-            "hot again if there is more or it was woken"
-        );
+        assert_eq!(hot, more || woken, "hot again if there is more or it was woken");
         if hot {
             self.heat(&lane);
         }
@@ -160,10 +140,7 @@ impl Watched {
                 break;
             }
         }
-        assert!(
-            self.hot.is_empty() && self.busy.is_empty(),
-            "no lane is forgotten"
-        );
+        assert!(self.hot.is_empty() && self.busy.is_empty(), "no lane is forgotten");
     }
 }
 
@@ -182,11 +159,7 @@ proptest! {
 
 #[test]
 fn a_tenant_with_many_lanes_does_not_delay_another_tenants_first() {
-    let lane = |id, tenant: &str| Lane {
-        id,
-        tenant: TenantId::new(tenant).expect("a valid name"),
-        priority: 0,
-    };
+    let lane = |id, tenant: &str| Lane { id, tenant: TenantId::new(tenant).expect("a valid name"), priority: 0 };
     let mut book = LaneBook::default();
     for id in 1..=1_000 {
         book.wake(&lane(id, "big"));

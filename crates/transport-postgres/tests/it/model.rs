@@ -63,12 +63,7 @@ impl Model for Bus {
     type Action = Action;
 
     fn init_states(&self) -> Vec<World> {
-        vec![World::new(
-            self.scripts.len(),
-            self.workers,
-            self.crashes,
-            self.expiries,
-        )]
+        vec![World::new(self.scripts.len(), self.workers, self.crashes, self.expiries)]
     }
 
     fn actions(&self, world: &World, actions: &mut Vec<Action>) {
@@ -168,10 +163,7 @@ impl Bus {
             let message = self.scripts[publisher][sent];
             let seq = world.log.len() as i64 + 1;
             world.log.push(Entry { seq, xid, message });
-            world.publishers[publisher] = Phase::Open {
-                xid,
-                sent: sent + 1,
-            };
+            world.publishers[publisher] = Phase::Open { xid, sent: sent + 1 };
         }
     }
 
@@ -221,10 +213,7 @@ impl World {
     /// The worker's transaction or process is over.
     fn leave(&mut self, n: usize) -> Worker {
         let worker = std::mem::replace(&mut self.workers[n], Worker::Idle);
-        if let Worker::InTurn(world::Turn {
-            own_xid: Some(xid), ..
-        }) = worker
-        {
+        if let Worker::InTurn(world::Turn { own_xid: Some(xid), .. }) = worker {
             self.ended(xid);
         }
         worker

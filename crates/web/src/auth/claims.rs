@@ -31,12 +31,8 @@ pub struct Claims {
 
 /// Signs `claims` with the secret that an `Hs256` server was configured with.
 pub fn issue_hs256(secret: &[u8], claims: &Claims) -> String {
-    jsonwebtoken::encode(
-        &Header::default(),
-        claims,
-        &EncodingKey::from_secret(secret),
-    )
-    .expect("strings and numbers can be written as JSON, and any secret can key HS256")
+    jsonwebtoken::encode(&Header::default(), claims, &EncodingKey::from_secret(secret))
+        .expect("strings and numbers can be written as JSON, and any secret can key HS256")
 }
 
 /// Whom a checked token speaks for.
@@ -52,28 +48,18 @@ pub struct Identity {
 
 impl Identity {
     /// Reads the claims of a token whose signature and times have been checked.
-    pub(super) fn from_claims(
-        claims: &Map<String, Value>,
-        tenant_claim: &str,
-    ) -> Result<Self, String> {
+    pub(super) fn from_claims(claims: &Map<String, Value>, tenant_claim: &str) -> Result<Self, String> {
         let tenant = claims
             .get(tenant_claim)
             .and_then(Value::as_str)
-            .ok_or_else(|| {
-                format!("the claim {tenant_claim} is missing, so it belongs to no tenant")
-            })?;
-        let tenant = TenantId::new(tenant)
-            .map_err(|_| format!("the claim {tenant_claim} is not a tenant id"))?;
+            .ok_or_else(|| format!("the claim {tenant_claim} is missing, so it belongs to no tenant"))?;
+        let tenant = TenantId::new(tenant).map_err(|_| format!("the claim {tenant_claim} is not a tenant id"))?;
         let user_id = claims.get("sub").and_then(Value::as_str).unwrap_or("");
         let chars = user_id.chars().count();
         if chars == 0 || chars > MAX_USER_ID_CHARS || user_id.chars().any(char::is_control) {
             return Err("the claim sub is not a user id of 1 to 255 characters".to_owned());
         }
-        Ok(Self {
-            tenant,
-            user_id: user_id.to_owned(),
-            roles: roles(claims)?,
-        })
+        Ok(Self { tenant, user_id: user_id.to_owned(), roles: roles(claims)? })
     }
 }
 
@@ -86,9 +72,7 @@ fn roles(claims: &Map<String, Value>) -> Result<Vec<String>, String> {
             .collect::<Option<_>>()
             .ok_or_else(|| "the claim roles is not a list of strings".to_owned()),
         (Some(_), _) => Err("the claim roles is not a list of strings".to_owned()),
-        (None, Some(Value::String(scope))) => {
-            Ok(scope.split_ascii_whitespace().map(str::to_owned).collect())
-        }
+        (None, Some(Value::String(scope))) => Ok(scope.split_ascii_whitespace().map(str::to_owned).collect()),
         (None, _) => Ok(Vec::new()),
     }
 }
@@ -104,8 +88,7 @@ mod tests {
 
     #[test]
     fn roles_come_from_the_list_or_from_the_scope() {
-        let listed =
-            identity(json!({"sub": "u", "tenant": "acme", "roles": ["a", "b"], "scope": "c"}));
+        let listed = identity(json!({"sub": "u", "tenant": "acme", "roles": ["a", "b"], "scope": "c"}));
         assert_eq!(listed.unwrap().roles, ["a", "b"]);
         let scoped = identity(json!({"sub": "u", "tenant": "acme", "scope": "a b"}));
         assert_eq!(scoped.unwrap().roles, ["a", "b"]);
@@ -115,21 +98,9 @@ mod tests {
 
     #[test]
     fn a_token_without_a_usable_tenant_or_user_is_refused() {
-        assert!(
-            identity(json!({"sub": "u"}))
-                .unwrap_err()
-                .contains("tenant")
-        );
-        assert!(
-            identity(json!({"sub": "u", "tenant": "a.b"}))
-                .unwrap_err()
-                .contains("tenant id")
-        );
-        assert!(
-            identity(json!({"sub": "", "tenant": "acme"}))
-                .unwrap_err()
-                .contains("sub")
-        );
+        assert!(identity(json!({"sub": "u"})).unwrap_err().contains("tenant"));
+        assert!(identity(json!({"sub": "u", "tenant": "a.b"})).unwrap_err().contains("tenant id"));
+        assert!(identity(json!({"sub": "", "tenant": "acme"})).unwrap_err().contains("sub"));
         assert!(identity(json!({"sub": "a\u{0}", "tenant": "acme"})).is_err());
     }
 }

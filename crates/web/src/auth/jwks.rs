@@ -47,8 +47,8 @@ impl Jwks {
         let (keys, client, last_attempt) = match &source {
             JwksSource::Inline(set) => (keys_of(set.clone())?, None, Some(Instant::now())),
             JwksSource::File(path) => {
-                let text = std::fs::read(path)
-                    .map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
+                let text =
+                    std::fs::read(path).map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
                 (parse(&text)?, None, Some(Instant::now()))
             }
             JwksSource::Url(_) => (Vec::new(), Some(http_client()?), None),
@@ -83,10 +83,7 @@ impl Jwks {
     fn find(&self, kid: Option<&str>) -> Option<DecodingKey> {
         let keys = self.keys.read().expect("no panic while held").clone();
         match kid {
-            Some(kid) => keys
-                .iter()
-                .find(|(id, _)| id.as_deref() == Some(kid))
-                .map(|(_, key)| key.clone()),
+            Some(kid) => keys.iter().find(|(id, _)| id.as_deref() == Some(kid)).map(|(_, key)| key.clone()),
             None => match keys.as_slice() {
                 [(_, key)] => Some(key.clone()),
                 _ => None,
@@ -158,11 +155,7 @@ async fn fetch(client: &reqwest::Client, url: &str) -> Result<KeySet, String> {
         .and_then(reqwest::Response::error_for_status)
         .map_err(|error| error.without_url().to_string())?;
     let mut text = Vec::new();
-    while let Some(chunk) = response
-        .chunk()
-        .await
-        .map_err(|error| error.without_url().to_string())?
-    {
+    while let Some(chunk) = response.chunk().await.map_err(|error| error.without_url().to_string())? {
         text.extend_from_slice(&chunk);
         if text.len() > MAX_SET_BYTES {
             return Err(format!("the key set has more than {MAX_SET_BYTES} bytes"));
@@ -178,8 +171,7 @@ fn parse(text: &[u8]) -> Result<KeySet, String> {
 
 /// Keeps what can check an RS256 signature and passes over the rest: a set may hold keys for other uses.
 fn keys_of(set: Value) -> Result<KeySet, String> {
-    let set: JwkSet =
-        serde_json::from_value(set).map_err(|error| format!("it is not a JWK set: {error}"))?;
+    let set: JwkSet = serde_json::from_value(set).map_err(|error| format!("it is not a JWK set: {error}"))?;
     let keys: KeySet = set
         .keys
         .iter()

@@ -55,27 +55,16 @@ pub struct AuthConfig {
 impl AuthConfig {
     /// HS256 with `secret` and the documented defaults.
     pub fn hs256(secret: impl Into<Vec<u8>>) -> Self {
-        Self::new(AuthMode::Hs256 {
-            secret: secret.into(),
-        })
+        Self::new(AuthMode::Hs256 { secret: secret.into() })
     }
 
     /// RS256 with the keys of `source`, read again every five minutes.
     pub fn jwks(source: JwksSource) -> Self {
-        Self::new(AuthMode::Jwks {
-            source,
-            refresh_s: 300,
-        })
+        Self::new(AuthMode::Jwks { source, refresh_s: 300 })
     }
 
     fn new(mode: AuthMode) -> Self {
-        Self {
-            mode,
-            issuer: None,
-            audience: None,
-            leeway_s: 30,
-            tenant_claim: "tenant".to_owned(),
-        }
+        Self { mode, issuer: None, audience: None, leeway_s: 30, tenant_claim: "tenant".to_owned() }
     }
 }
 
@@ -111,18 +100,12 @@ impl Authenticator {
     pub fn new(config: AuthConfig) -> Result<Self, AuthConfigError> {
         let (keys, algorithm) = match config.mode {
             AuthMode::Hs256 { secret } if secret.len() < MIN_SECRET_BYTES => {
-                return Err(AuthConfigError::SecretTooShort {
-                    bytes: secret.len(),
-                });
+                return Err(AuthConfigError::SecretTooShort { bytes: secret.len() });
             }
-            AuthMode::Hs256 { secret } => (
-                Keys::Secret(DecodingKey::from_secret(&secret)),
-                Algorithm::HS256,
-            ),
-            AuthMode::Jwks { source, refresh_s } => (
-                Keys::Jwks(Jwks::new(source, refresh_s).map_err(AuthConfigError::Jwks)?),
-                Algorithm::RS256,
-            ),
+            AuthMode::Hs256 { secret } => (Keys::Secret(DecodingKey::from_secret(&secret)), Algorithm::HS256),
+            AuthMode::Jwks { source, refresh_s } => {
+                (Keys::Jwks(Jwks::new(source, refresh_s).map_err(AuthConfigError::Jwks)?), Algorithm::RS256)
+            }
         };
         let mut validation = Validation::new(algorithm);
         validation.leeway = config.leeway_s;
@@ -140,11 +123,7 @@ impl Authenticator {
             required.push("iss");
         }
         validation.set_required_spec_claims(&required);
-        Ok(Self {
-            keys,
-            validation,
-            tenant_claim: config.tenant_claim,
-        })
+        Ok(Self { keys, validation, tenant_claim: config.tenant_claim })
     }
 
     /// The identity behind the `Authorization` header, or a 401 that says in words what is wrong.
@@ -153,14 +132,10 @@ impl Authenticator {
         let header = jsonwebtoken::decode_header(token)
             .map_err(|_| refused("the token is malformed or names an unknown algorithm"))?;
         if !self.validation.algorithms.contains(&header.alg) {
-            return Err(refused(
-                "the token's algorithm is not the one this server accepts",
-            ));
+            return Err(refused("the token's algorithm is not the one this server accepts"));
         }
         if header.crit.is_some() {
-            return Err(refused(
-                "the token has critical headers this server does not know",
-            ));
+            return Err(refused("the token has critical headers this server does not know"));
         }
         let key = self.key(&header).await?;
         let token = jsonwebtoken::decode::<Map<String, Value>>(token, &key, &self.validation)
@@ -197,10 +172,7 @@ fn bearer_token(headers: &HeaderMap) -> Result<&str, Problem> {
 
 /// A 401 for a token that was there. `why` is our own wording, so it is safe inside a quoted header value.
 pub(crate) fn refused(why: &str) -> Problem {
-    let challenge = format!(
-        "Bearer error=\"invalid_token\", error_description=\"{}\"",
-        why.replace(['"', '\\'], "'")
-    );
+    let challenge = format!("Bearer error=\"invalid_token\", error_description=\"{}\"", why.replace(['"', '\\'], "'"));
     let challenge = HeaderValue::from_str(&challenge)
         .unwrap_or_else(|_| HeaderValue::from_static("Bearer error=\"invalid_token\""));
     Problem::new(codes::UNAUTHORIZED)
@@ -217,9 +189,7 @@ fn in_words(kind: &ErrorKind) -> String {
         ErrorKind::InvalidSignature => "its signature does not match this server's key".to_owned(),
         ErrorKind::MissingRequiredClaim(claim) => format!("the claim {claim} is missing"),
         ErrorKind::InvalidClaimFormat(claim) => format!("the claim {claim} has the wrong form"),
-        ErrorKind::InvalidAlgorithm => {
-            "its algorithm is not the one this server accepts".to_owned()
-        }
+        ErrorKind::InvalidAlgorithm => "its algorithm is not the one this server accepts".to_owned(),
         _ => "it is malformed".to_owned(),
     }
 }
@@ -230,9 +200,7 @@ mod tests {
 
     #[test]
     fn a_secret_that_could_be_guessed_is_refused_at_start() {
-        let error = Authenticator::new(AuthConfig::hs256("hunter2"))
-            .err()
-            .unwrap();
+        let error = Authenticator::new(AuthConfig::hs256("hunter2")).err().unwrap();
         assert!(error.to_string().contains("at least 32"));
     }
 
@@ -240,10 +208,7 @@ mod tests {
     fn the_scheme_is_read_in_any_case_and_anything_else_is_refused() {
         let mut headers = HeaderMap::new();
         assert!(bearer_token(&headers).is_err());
-        headers.insert(
-            header::AUTHORIZATION,
-            HeaderValue::from_static("bEaReR abc"),
-        );
+        headers.insert(header::AUTHORIZATION, HeaderValue::from_static("bEaReR abc"));
         assert_eq!(bearer_token(&headers).unwrap(), "abc");
         headers.insert(header::AUTHORIZATION, HeaderValue::from_static("Basic abc"));
         assert!(bearer_token(&headers).is_err());

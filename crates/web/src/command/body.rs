@@ -12,18 +12,16 @@ use serde_json::Value;
 
 /// The whole body, if it is within `limit`. A declared length over it is refused before a byte is read.
 pub(super) async fn read(headers: &HeaderMap, body: Body, limit: usize) -> Result<Bytes, Problem> {
-    let declared = headers
-        .get(header::CONTENT_LENGTH)
-        .and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    let declared = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if declared.is_some_and(|length| length > limit as u64) {
         return Err(too_large(limit));
     }
     match Limited::new(body, limit).collect().await {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(too_large(limit)),
-        Err(error) => Err(Problem::new(codes::INVALID_REQUEST)
-            .detail("The body could not be read to its end.")
-            .caused_by(error)),
+        Err(error) => {
+            Err(Problem::new(codes::INVALID_REQUEST).detail("The body could not be read to its end.").caused_by(error))
+        }
     }
 }
 
@@ -34,11 +32,7 @@ pub(super) fn checked<B: DeserializeOwned>(
     schema_id: Option<&str>,
     schemas: &SchemaRegistry,
 ) -> Result<B, Problem> {
-    let value = if bytes.is_empty() && schema_id.is_none() {
-        Value::Null
-    } else {
-        parse(headers, bytes)?
-    };
+    let value = if bytes.is_empty() && schema_id.is_none() { Value::Null } else { parse(headers, bytes)? };
     if let Some(schema_id) = schema_id {
         schemas.validate(schema_id, &value).map_err(invalid)?;
     }
@@ -51,12 +45,12 @@ pub(super) fn checked<B: DeserializeOwned>(
 
 fn parse(headers: &HeaderMap, bytes: &[u8]) -> Result<Value, Problem> {
     if !is_json(headers) {
-        return Err(Problem::new(codes::UNSUPPORTED_MEDIA_TYPE)
-            .detail("Send JSON, with Content-Type: application/json."));
+        return Err(
+            Problem::new(codes::UNSUPPORTED_MEDIA_TYPE).detail("Send JSON, with Content-Type: application/json.")
+        );
     }
-    serde_json::from_slice(bytes).map_err(|error| {
-        Problem::new(codes::INVALID_JSON).detail(format!("Reading stopped: {error}."))
-    })
+    serde_json::from_slice(bytes)
+        .map_err(|error| Problem::new(codes::INVALID_JSON).detail(format!("Reading stopped: {error}.")))
 }
 
 /// `application/json`, or any type with the `+json` suffix.
@@ -66,8 +60,7 @@ fn is_json(headers: &HeaderMap) -> bool {
     };
     let essence = value.to_str().unwrap_or("").split(';').next().unwrap_or("");
     let essence = essence.trim().to_ascii_lowercase();
-    essence == "application/json"
-        || (essence.starts_with("application/") && essence.ends_with("+json"))
+    essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json"))
 }
 
 fn too_large(limit: usize) -> Problem {
@@ -115,8 +108,6 @@ mod tests {
     fn an_empty_body_is_fine_only_where_nothing_is_declared() {
         let schemas = SchemaRegistry::default();
         assert!(checked::<()>(&HeaderMap::new(), b"", None, &schemas).is_ok());
-        assert!(
-            checked::<()>(&with_type("application/json"), b"", Some("x.v1"), &schemas).is_err()
-        );
+        assert!(checked::<()>(&with_type("application/json"), b"", Some("x.v1"), &schemas).is_err());
     }
 }

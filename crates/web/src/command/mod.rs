@@ -48,20 +48,8 @@ struct Accepted<'a, T> {
 impl<B> Command<B> {
     /// The body on its own, for handlers that want to own it.
     pub fn into_parts(self) -> (B, Command) {
-        let Self {
-            tx,
-            body,
-            caller,
-            key,
-            config,
-        } = self;
-        let rest = Command {
-            tx,
-            body: (),
-            caller,
-            key,
-            config,
-        };
+        let Self { tx, body, caller, key, config } = self;
+        let rest = Command { tx, body: (), caller, key, config };
         (body, rest)
     }
 
@@ -71,30 +59,17 @@ impl<B> Command<B> {
     }
 
     /// Stores the response under the idempotency key and commits it with the command's effects.
-    pub async fn respond(
-        self,
-        status: StatusCode,
-        body: &impl Serialize,
-    ) -> Result<Response, Problem> {
+    pub async fn respond(self, status: StatusCode, body: &impl Serialize) -> Result<Response, Problem> {
         self.finish(status, None, body).await
     }
 
     /// Answers 202: the work goes on by messages, and `location` is where to ask for its state. The body carries
     /// `correlationId`, `statusUrl` and the fields of `body`, which must be an object.
-    pub async fn accepted(
-        self,
-        location: impl Into<String>,
-        body: &impl Serialize,
-    ) -> Result<Response, Problem> {
+    pub async fn accepted(self, location: impl Into<String>, body: &impl Serialize) -> Result<Response, Problem> {
         let location = location.into();
         let correlation_id = self.caller.correlation_id.clone();
-        let body = Accepted {
-            correlation_id: correlation_id.as_str(),
-            status_url: &location,
-            body,
-        };
-        self.finish(StatusCode::ACCEPTED, Some(location.clone()), &body)
-            .await
+        let body = Accepted { correlation_id: correlation_id.as_str(), status_url: &location, body };
+        self.finish(StatusCode::ACCEPTED, Some(location.clone()), &body).await
     }
 
     async fn finish(
@@ -131,10 +106,7 @@ impl Stored {
     fn into_response(self) -> Result<Response, Problem> {
         let mut response = Response::new(Body::from(self.body));
         *response.status_mut() = StatusCode::from_u16(self.status).map_err(Problem::internal)?;
-        let named = [
-            (header::CONTENT_TYPE, self.content_type),
-            (header::LOCATION, self.location),
-        ];
+        let named = [(header::CONTENT_TYPE, self.content_type), (header::LOCATION, self.location)];
         for (name, value) in named {
             if let Some(value) = value {
                 let value = HeaderValue::try_from(value).map_err(Problem::internal)?;
@@ -179,33 +151,22 @@ impl<B: DeserializeOwned + Send> FromRequest<AppState> for Command<B> {
 
     async fn from_request(request: Request, state: &AppState) -> Result<Self, Refusal> {
         let (parts, body) = request.into_parts();
-        let spec = parts.extensions.get::<Arc<RouteSpec>>().ok_or_else(|| {
-            Problem::internal("a command was routed around Routes; declare its route there")
-        })?;
+        let spec = parts
+            .extensions
+            .get::<Arc<RouteSpec>>()
+            .ok_or_else(|| Problem::internal("a command was routed around Routes; declare its route there"))?;
         let caller = parts.extensions.get::<Caller>().cloned().ok_or_else(|| {
             Problem::internal("a command's route is public; declare it with Access::role or Access::authenticated")
         })?;
         let key = idempotency::key_of(&parts.headers, spec.idempotency)?;
         let bytes = body::read(&parts.headers, body, state.config.max_body_bytes).await?;
-        let body = body::checked(
-            &parts.headers,
-            &bytes,
-            spec.request.as_deref(),
-            &state.schemas,
-        )?;
-        let key =
-            key.map(|key| ScopedKey::new(&caller, &parts.method, parts.uri.path(), &key, &bytes));
+        let body = body::checked(&parts.headers, &bytes, spec.request.as_deref(), &state.schemas)?;
+        let key = key.map(|key| ScopedKey::new(&caller, &parts.method, parts.uri.path(), &key, &bytes));
         let mut tx = state.db.begin(caller.scope()).await?;
         if let Some(key) = &key {
             tx = claim(tx, key).await?;
         }
-        Ok(Self {
-            tx,
-            body,
-            caller,
-            key,
-            config: state.config.clone(),
-        })
+        Ok(Self { tx, body, caller, key, config: state.config.clone() })
     }
 }
 
@@ -219,9 +180,7 @@ async fn claim(tx: Tx, key: &ScopedKey) -> Result<Tx, Refusal> {
     match claim {
         Claim::Done(stored) => {
             let mut response = stored.into_response()?;
-            response
-                .headers_mut()
-                .insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
+            response.headers_mut().insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
             metrics::counter!("http_idempotent_replays_total").increment(1);
             Err(Refusal::Replay(Box::new(response)))
         }

@@ -33,30 +33,15 @@ pub(crate) struct ScopedKey {
 }
 
 impl ScopedKey {
-    pub(crate) fn new(
-        caller: &Caller,
-        method: &Method,
-        path: &str,
-        key: &IdempotencyKey,
-        body: &[u8],
-    ) -> Self {
-        let parts = [
-            caller.tenant.as_str(),
-            caller.user_id.as_str(),
-            method.as_str(),
-            path,
-            key.as_str(),
-        ];
+    pub(crate) fn new(caller: &Caller, method: &Method, path: &str, key: &IdempotencyKey, body: &[u8]) -> Self {
+        let parts = [caller.tenant.as_str(), caller.user_id.as_str(), method.as_str(), path, key.as_str()];
         // Each part after its length, so that no two different scopes read the same.
         let mut scope = Vec::with_capacity(256);
         for part in parts {
             scope.extend_from_slice(&(part.len() as u64).to_be_bytes());
             scope.extend_from_slice(part.as_bytes());
         }
-        Self {
-            scope_digest: fingerprint(scope),
-            request_fingerprint: fingerprint(body),
-        }
+        Self { scope_digest: fingerprint(scope), request_fingerprint: fingerprint(body) }
     }
 
     /// The advisory lock's number: two keys that share one only wait for each other.
@@ -68,26 +53,20 @@ impl ScopedKey {
 }
 
 /// The key a request carries, as far as its route looks at it.
-pub(crate) fn key_of(
-    headers: &HeaderMap,
-    idempotency: Idempotency,
-) -> Result<Option<IdempotencyKey>, Problem> {
+pub(crate) fn key_of(headers: &HeaderMap, idempotency: Idempotency) -> Result<Option<IdempotencyKey>, Problem> {
     if idempotency == Idempotency::Off {
         return Ok(None);
     }
     let mut values = headers.get_all(&IDEMPOTENCY_KEY).iter();
     let Some(value) = values.next() else {
         return match idempotency {
-            Idempotency::Required => Err(Problem::new(codes::KEY_MISSING).detail(
-                "Send the header Idempotency-Key, the same for every repetition of this command.",
-            )),
+            Idempotency::Required => Err(Problem::new(codes::KEY_MISSING)
+                .detail("Send the header Idempotency-Key, the same for every repetition of this command.")),
             _ => Ok(None),
         };
     };
-    let invalid = || {
-        Problem::new(codes::KEY_INVALID)
-            .detail("Send one Idempotency-Key of 1 to 255 printable characters.")
-    };
+    let invalid =
+        || Problem::new(codes::KEY_INVALID).detail("Send one Idempotency-Key of 1 to 255 printable characters.");
     if values.next().is_some() {
         return Err(invalid());
     }
@@ -141,10 +120,7 @@ mod tests {
         assert!(key_of(&headers, Idempotency::Required).unwrap().is_some());
         headers.append(IDEMPOTENCY_KEY, HeaderValue::from_static("def"));
         assert!(key_of(&headers, Idempotency::Optional).is_err());
-        headers.insert(
-            IDEMPOTENCY_KEY,
-            HeaderValue::from_str(&"x".repeat(256)).unwrap(),
-        );
+        headers.insert(IDEMPOTENCY_KEY, HeaderValue::from_str(&"x".repeat(256)).unwrap());
         assert!(key_of(&headers, Idempotency::Optional).is_err());
     }
 }

@@ -49,12 +49,7 @@ pub(crate) async fn claim(tx: &Tx, key: &ScopedKey) -> Result<Claim, DbError> {
 
 /// Keeps the response, to be committed with the command's effects. An expired row of the same key is replaced.
 /// False if a live one is there, which the lock rules out unless it was lost with its connection.
-pub(crate) async fn save(
-    tx: &Tx,
-    key: &ScopedKey,
-    response: &Stored,
-    ttl_s: u64,
-) -> Result<bool, DbError> {
+pub(crate) async fn save(tx: &Tx, key: &ScopedKey, response: &Stored, ttl_s: u64) -> Result<bool, DbError> {
     let tenant = tx.tenant()?.as_str().to_owned();
     let status = i16::try_from(response.status).unwrap_or(500);
     let ttl_s = i32::try_from(ttl_s).unwrap_or(i32::MAX);
@@ -86,12 +81,6 @@ pub(crate) async fn save(
 /// Removes up to `limit` expired keys of all tenants; gives how many it removed. The engine calls it now and then.
 pub async fn forget_expired(db: &Db, limit: u32) -> Result<u64, DbError> {
     let limit = i32::try_from(limit).unwrap_or(i32::MAX);
-    let rows = db
-        .connection()
-        .await?
-        .query("SELECT onceward_web.forget_expired($1)", &[&limit])
-        .await?;
-    Ok(rows
-        .first()
-        .map_or(0, |row| row.get::<_, i64>(0).unsigned_abs()))
+    let rows = db.connection().await?.query("SELECT onceward_web.forget_expired($1)", &[&limit]).await?;
+    Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0).unsigned_abs()))
 }

@@ -6,17 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const PROBLEM: &str = "Problem";
 /// Keywords whose value maps names of the author's choice to schemas.
-const MAPS_OF_SCHEMAS: &[&str] = &[
-    "properties",
-    "patternProperties",
-    "$defs",
-    "definitions",
-    "dependentSchemas",
-];
+const MAPS_OF_SCHEMAS: &[&str] = &["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 /// Keywords whose value is data, whatever it looks like.
-const DATA: &[&str] = &[
-    "const", "enum", "default", "examples", "example", "required",
-];
+const DATA: &[&str] = &["const", "enum", "default", "examples", "example", "required"];
 
 /// Takes `name`, or the first of `name_2`, `name_3` … that is free.
 pub(super) fn unique(taken: &mut BTreeSet<String>, name: String) -> String {
@@ -37,16 +29,9 @@ impl Names {
         let mut taken = BTreeSet::from([PROBLEM.to_owned()]);
         let names = schemas.ids().into_iter().map(|id| {
             let plain = |c: char| {
-                if c.is_ascii_alphanumeric() || "._-".contains(c) {
-                    c
-                } else {
-                    '_'
-                }
+                if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' }
             };
-            (
-                id.to_owned(),
-                unique(&mut taken, id.chars().map(plain).collect()),
-            )
+            (id.to_owned(), unique(&mut taken, id.chars().map(plain).collect()))
         });
         Self(names.collect())
     }
@@ -82,14 +67,10 @@ impl Names {
     /// A schema inside the component `home`, with its references turned.
     fn rewritten(&self, schema: &Value, home: &str) -> Value {
         match schema {
-            Value::Object(map) => map
-                .iter()
-                .map(|(keyword, value)| (keyword.clone(), self.keyword(keyword, value, home)))
-                .collect(),
-            Value::Array(items) => items
-                .iter()
-                .map(|item| self.rewritten(item, home))
-                .collect(),
+            Value::Object(map) => {
+                map.iter().map(|(keyword, value)| (keyword.clone(), self.keyword(keyword, value, home))).collect()
+            }
+            Value::Array(items) => items.iter().map(|item| self.rewritten(item, home)).collect(),
             other => other.clone(),
         }
     }
@@ -97,10 +78,9 @@ impl Names {
     fn keyword(&self, keyword: &str, value: &Value, home: &str) -> Value {
         match value {
             Value::String(reference) if keyword == "$ref" => self.turned(reference, home).into(),
-            Value::Object(named) if MAPS_OF_SCHEMAS.contains(&keyword) => named
-                .iter()
-                .map(|(name, schema)| (name.clone(), self.rewritten(schema, home)))
-                .collect(),
+            Value::Object(named) if MAPS_OF_SCHEMAS.contains(&keyword) => {
+                named.iter().map(|(name, schema)| (name.clone(), self.rewritten(schema, home))).collect()
+            }
             value if DATA.contains(&keyword) => value.clone(),
             value => self.rewritten(value, home),
         }

@@ -20,17 +20,12 @@ pub fn describe(services: &[(&'static str, Routes)], schemas: &SchemaRegistry) -
     let mut paths = Map::new();
     for (service, routes) in services {
         for spec in routes.specs() {
-            let item = paths
-                .entry(path_template(&spec.path))
-                .or_insert_with(|| json!({}));
+            let item = paths.entry(path_template(&spec.path)).or_insert_with(|| json!({}));
             let id = unique(&mut operation_ids, operation_id(service, spec));
             item[spec.method.as_str().to_ascii_lowercase()] = operation(service, spec, &id, &names);
         }
     }
-    let tags: Vec<Value> = services
-        .iter()
-        .map(|(name, _)| json!({"name": name}))
-        .collect();
+    let tags: Vec<Value> = services.iter().map(|(name, _)| json!({"name": name})).collect();
     json!({
         "openapi": "3.1.0",
         "info": {"title": "Onceward", "version": env!("CARGO_PKG_VERSION")},
@@ -71,9 +66,8 @@ fn operation(service: &str, spec: &RouteSpec, id: &str, names: &Names) -> Value 
 }
 
 fn parameters(spec: &RouteSpec) -> Vec<Value> {
-    let in_path = path_parameters(&spec.path).map(
-        |name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}),
-    );
+    let in_path = path_parameters(&spec.path)
+        .map(|name| json!({"name": name, "in": "path", "required": true, "schema": {"type": "string"}}));
     let mut all: Vec<Value> = in_path.collect();
     if spec.idempotency != Idempotency::Off {
         all.push(json!({
@@ -90,13 +84,10 @@ fn parameters(spec: &RouteSpec) -> Vec<Value> {
 fn responses(spec: &RouteSpec, names: &Names) -> Value {
     let mut all = Map::new();
     for (status, schema_id) in &spec.responses {
-        let reason = StatusCode::from_u16(*status)
-            .ok()
-            .and_then(|status| status.canonical_reason());
+        let reason = StatusCode::from_u16(*status).ok().and_then(|status| status.canonical_reason());
         let mut response = json!({"description": reason.unwrap_or("Done")});
         if let Some(schema_id) = schema_id {
-            response["content"] =
-                json!({"application/json": {"schema": names.reference(schema_id)}});
+            response["content"] = json!({"application/json": {"schema": names.reference(schema_id)}});
         }
         all.insert(status.to_string(), response);
     }
@@ -138,18 +129,9 @@ fn expected_problems(spec: &RouteSpec) -> Vec<ProblemCode> {
         expected.push(codes::KEY_MISSING);
     }
     if spec.idempotency != Idempotency::Off {
-        expected.extend([
-            codes::KEY_INVALID,
-            codes::KEY_IN_PROGRESS,
-            codes::KEY_REUSED,
-        ]);
+        expected.extend([codes::KEY_INVALID, codes::KEY_IN_PROGRESS, codes::KEY_REUSED]);
     }
-    expected.extend([
-        codes::INTERNAL,
-        codes::DATABASE_UNAVAILABLE,
-        codes::OVERLOADED,
-        codes::TIMEOUT,
-    ]);
+    expected.extend([codes::INTERNAL, codes::DATABASE_UNAVAILABLE, codes::OVERLOADED, codes::TIMEOUT]);
     expected
 }
 
@@ -174,11 +156,7 @@ fn operation_id(service: &str, spec: &RouteSpec) -> String {
             id.push_str("by_");
         }
         let plain = segment.trim_matches(['{', '}', '*']);
-        id.extend(
-            plain
-                .chars()
-                .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }),
-        );
+        id.extend(plain.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }));
     }
     id
 }
@@ -239,13 +217,8 @@ mod tests {
         references(&description, &mut found);
         assert!(found.len() > 8);
         for reference in found {
-            let pointer = reference
-                .strip_prefix('#')
-                .unwrap_or_else(|| panic!("{reference} leaves the document"));
-            assert!(
-                description.pointer(pointer).is_some(),
-                "{reference} leads nowhere"
-            );
+            let pointer = reference.strip_prefix('#').unwrap_or_else(|| panic!("{reference} leaves the document"));
+            assert!(description.pointer(pointer).is_some(), "{reference} leads nowhere");
         }
     }
 
@@ -270,14 +243,7 @@ mod tests {
         assert_eq!(operation["security"], json!([{"bearer": ["orders:write"]}]));
         let schema = &operation["requestBody"]["content"]["application/json"]["schema"];
         assert_eq!(schema["$ref"], "#/components/schemas/order.place.v1");
-        assert_eq!(
-            description["paths"]["/api/files/{path}"]["get"]["parameters"][0]["name"],
-            "path"
-        );
-        assert!(
-            description["components"]["schemas"]["money.v1"]
-                .get("$id")
-                .is_none()
-        );
+        assert_eq!(description["paths"]["/api/files/{path}"]["get"]["parameters"][0]["name"], "path");
+        assert!(description["components"]["schemas"]["money.v1"].get("$id").is_none());
     }
 }

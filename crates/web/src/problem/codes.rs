@@ -15,18 +15,8 @@ pub struct ProblemCode {
 
 impl ProblemCode {
     /// A kind of a service's own.
-    pub const fn new(
-        code: &'static str,
-        status: u16,
-        title: &'static str,
-        page: &'static str,
-    ) -> Self {
-        Self {
-            code,
-            status,
-            title,
-            page,
-        }
+    pub const fn new(code: &'static str, status: u16, title: &'static str, page: &'static str) -> Self {
+        Self { code, status, title, page }
     }
 }
 

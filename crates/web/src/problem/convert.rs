@@ -48,9 +48,7 @@ impl From<PublishError> for Problem {
 }
 
 fn is_canceled(error: &DbError) -> bool {
-    error
-        .sql_state()
-        .is_some_and(|state| state.code() == "57014")
+    error.sql_state().is_some_and(|state| state.code() == "57014")
 }
 
 /// 1 to 5 seconds at random, so that everyone who was turned away does not come back at the same moment.
@@ -69,25 +67,15 @@ mod tests {
         assert_eq!(problem.code().code, "database-unavailable");
         let response = problem.into_response();
         assert_eq!(response.status(), 503);
-        let seconds: u32 = response.headers()[header::RETRY_AFTER]
-            .to_str()
-            .unwrap()
-            .parse()
-            .unwrap();
+        let seconds: u32 = response.headers()[header::RETRY_AFTER].to_str().unwrap().parse().unwrap();
         assert!((1..=5).contains(&seconds));
     }
 
     #[test]
     fn a_busy_pool_is_overload_and_a_broken_commit_says_to_repeat() {
-        let busy = DbError::Busy {
-            pool_size: 1,
-            waited_ms: 1,
-        };
+        let busy = DbError::Busy { pool_size: 1, waited_ms: 1 };
         assert_eq!(Problem::from(busy).code().code, "overloaded");
-        assert_eq!(
-            Problem::from(DbError::OutcomeUnknown).code().code,
-            "outcome-unknown"
-        );
+        assert_eq!(Problem::from(DbError::OutcomeUnknown).code().code, "outcome-unknown");
         assert_eq!(Problem::from(DbError::Aborted).code().code, "internal");
     }
 }

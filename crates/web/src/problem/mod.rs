@@ -31,10 +31,7 @@ pub struct FieldError {
 
 impl From<Violation> for FieldError {
     fn from(violation: Violation) -> Self {
-        Self {
-            path: violation.path,
-            message: violation.message,
-        }
+        Self { path: violation.path, message: violation.message }
     }
 }
 
@@ -72,13 +69,7 @@ struct Document<'a> {
 impl Problem {
     /// A problem of this kind, without a detail yet.
     pub fn new(code: ProblemCode) -> Self {
-        Self(Box::new(Inner {
-            code,
-            detail: None,
-            errors: Vec::new(),
-            headers: Vec::new(),
-            cause: None,
-        }))
+        Self(Box::new(Inner { code, detail: None, errors: Vec::new(), headers: Vec::new(), cause: None }))
     }
 
     /// Our own fault. The client learns only that; `cause` is logged with the correlation id.
@@ -96,10 +87,7 @@ impl Problem {
 
     /// Names one thing that is wrong with the input.
     pub fn error(mut self, path: impl Into<String>, message: impl Into<String>) -> Self {
-        self.0.errors.push(FieldError {
-            path: path.into(),
-            message: message.into(),
-        });
+        self.0.errors.push(FieldError { path: path.into(), message: message.into() });
         self
     }
 
@@ -142,11 +130,7 @@ impl Problem {
     }
 
     /// The document, with what only the request knows.
-    pub(crate) fn document(
-        &self,
-        instance: Option<&str>,
-        correlation_id: Option<&CorrelationId>,
-    ) -> Vec<u8> {
+    pub(crate) fn document(&self, instance: Option<&str>, correlation_id: Option<&CorrelationId>) -> Vec<u8> {
         let document = Document {
             r#type: format!("/problems/{}", self.0.code.code),
             title: self.0.code.title,
@@ -182,26 +166,18 @@ mod tests {
 
     #[test]
     fn the_document_has_what_the_standard_names_and_the_cause_stays_inside() {
-        let problem = Problem::internal("SELECT secret FROM vault")
-            .error("/amount", "\"amount\" is required")
-            .retry_after_s(3);
+        let problem =
+            Problem::internal("SELECT secret FROM vault").error("/amount", "\"amount\" is required").retry_after_s(3);
         let id = CorrelationId::new("abc").unwrap();
-        let document: Value =
-            serde_json::from_slice(&problem.document(Some("/api/x"), Some(&id))).unwrap();
+        let document: Value = serde_json::from_slice(&problem.document(Some("/api/x"), Some(&id))).unwrap();
         assert_eq!(document["type"], "/problems/internal");
         assert_eq!(document["status"], 500);
         assert_eq!(document["instance"], "/api/x");
         assert_eq!(document["correlationId"], "abc");
-        assert_eq!(
-            document["errors"],
-            json!([{"path": "/amount", "message": "\"amount\" is required"}])
-        );
+        assert_eq!(document["errors"], json!([{"path": "/amount", "message": "\"amount\" is required"}]));
         assert!(!document.to_string().contains("vault"));
         let response = problem.into_response();
         assert_eq!(response.headers()[header::RETRY_AFTER], "3");
-        assert_eq!(
-            response.headers()[header::CONTENT_TYPE],
-            "application/problem+json"
-        );
+        assert_eq!(response.headers()[header::CONTENT_TYPE], "application/problem+json");
     }
 }

@@ -21,12 +21,8 @@ async fn a_valid_command_is_done_and_its_response_is_stored() {
 #[tokio::test]
 async fn invalid_json_is_a_400_that_names_line_and_column() {
     let app = App::new();
-    let answer = app
-        .send(post("/api/notes", &app.token(), "k", "{\"text\": "))
-        .await;
-    answer
-        .is_problem(400, "invalid-json")
-        .says("line 1 column 9");
+    let answer = app.send(post("/api/notes", &app.token(), "k", "{\"text\": ")).await;
+    answer.is_problem(400, "invalid-json").says("line 1 column 9");
     assert_eq!((app.notes().await, app.keys().await), (0, 0));
 }
 
@@ -34,12 +30,8 @@ async fn invalid_json_is_a_400_that_names_line_and_column() {
 async fn another_content_type_is_a_415() {
     let app = App::new();
     let mut request = app.write_request("k", "hello");
-    request
-        .headers_mut()
-        .insert(header::CONTENT_TYPE, "text/plain".parse().unwrap());
-    app.send(request)
-        .await
-        .is_problem(415, "unsupported-media-type");
+    request.headers_mut().insert(header::CONTENT_TYPE, "text/plain".parse().unwrap());
+    app.send(request).await.is_problem(415, "unsupported-media-type");
 }
 
 #[tokio::test]
@@ -63,9 +55,7 @@ async fn a_missing_field_is_a_422_that_points_at_it() {
 #[tokio::test]
 async fn a_failed_validation_stores_nothing_and_the_key_can_be_used_again() {
     let app = App::new();
-    app.send(post("/api/notes", &app.token(), "k", "{}"))
-        .await
-        .is_problem(422, "validation-failed");
+    app.send(post("/api/notes", &app.token(), "k", "{}")).await.is_problem(422, "validation-failed");
     assert_eq!((app.notes().await, app.keys().await), (0, 0));
     assert_eq!(app.write("k", "hello").await.status, 201);
 }
@@ -90,15 +80,10 @@ async fn a_panic_is_a_500_problem_and_leaves_nothing() {
 #[tokio::test]
 async fn a_response_too_large_to_store_undoes_the_command() {
     let app = App::with(Setup {
-        config: WebConfig {
-            max_stored_response_bytes: 16,
-            ..WebConfig::default()
-        },
+        config: WebConfig { max_stored_response_bytes: 16, ..WebConfig::default() },
         ..Setup::default()
     });
-    app.write("k", "more than sixteen bytes")
-        .await
-        .is_problem(500, "internal");
+    app.write("k", "more than sixteen bytes").await.is_problem(500, "internal");
     assert_eq!(app.notes().await, 0);
 }
 

@@ -34,9 +34,7 @@ pub struct Database {
 impl Database {
     /// The database, made at first use.
     pub fn get() -> Arc<Self> {
-        let mut shared = SHARED
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut shared = SHARED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(database) = shared.upgrade() {
             return database;
         }
@@ -52,18 +50,11 @@ impl Database {
             Err(_) => private_server(),
         };
         let url = with_database(&server_url, &name);
-        let database = Self {
-            url,
-            name,
-            server_url,
-            private,
-        };
+        let database = Self { url, name, server_url, private };
         database.as_owner(format!("CREATE DATABASE {}", database.name));
         let config = DbConfig::new(&database.url);
         on_a_thread(async move {
-            migrate::migrate(&config, &[onceward_web::MIGRATIONS, NOTES])
-                .await
-                .unwrap();
+            migrate::migrate(&config, &[onceward_web::MIGRATIONS, NOTES]).await.unwrap();
         });
         database
     }
@@ -93,12 +84,8 @@ fn private_server() -> (String, Option<(Cluster, PathBuf)>) {
     let folder = std::env::temp_dir().join(format!("onceward-web-{}", Uuid::new_v4().simple()));
     let programs = Programs::find().unwrap();
     let settings = [("fsync", "off"), ("full_page_writes", "off")];
-    let options = ClusterOptions {
-        settings: settings
-            .map(|(name, value)| (name.into(), value.into()))
-            .into(),
-        port: None,
-    };
+    let options =
+        ClusterOptions { settings: settings.map(|(name, value)| (name.into(), value.into())).into(), port: None };
     let cluster = Cluster::start(&programs, &folder, options).unwrap();
     (cluster.url("postgres"), Some((cluster, folder)))
 }
@@ -119,9 +106,7 @@ fn with_database(url: &str, name: &str) -> String {
 /// Tests have runtimes of their own, and this outlives each of them.
 fn on_a_thread(work: impl Future<Output = ()> + Send + 'static) {
     let run = move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.unwrap().block_on(work);
     };
     std::thread::spawn(run).join().unwrap();

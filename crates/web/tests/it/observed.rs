@@ -13,10 +13,7 @@ async fn request_and_trace_ids_are_echoed() {
     let request = Request::get("/health/live")
         .header("x-request-id", "r-1")
         .header("x-correlation-id", "c-1")
-        .header(
-            "traceparent",
-            "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
-        )
+        .header("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
         .body(Body::empty())
         .unwrap();
     let answer = app.send(request).await;
@@ -24,10 +21,7 @@ async fn request_and_trace_ids_are_echoed() {
     assert_eq!(answer.header("x-correlation-id"), "c-1");
     let trace = answer.header("traceparent");
     assert!(trace.starts_with("00-4bf92f3577b34da6a3ce929d0e0e4736-"));
-    assert!(
-        !trace.contains("00f067aa0ba902b7"),
-        "a child has a span of its own"
-    );
+    assert!(!trace.contains("00f067aa0ba902b7"), "a child has a span of its own");
 }
 
 #[tokio::test]
@@ -50,17 +44,8 @@ async fn requests_are_counted_by_route_and_not_by_path() {
     assert_eq!(app.get("/made/up/path").await.status, 404);
     let metrics = app.get("/metrics").await;
     assert_eq!(metrics.status, 200);
-    let has = |name: &str, label: &str| {
-        metrics
-            .text
-            .lines()
-            .any(|line| line.starts_with(name) && line.contains(label))
-    };
-    assert!(
-        has("http_requests_total{", "route=\"/api/numbers/{number}\""),
-        "{}",
-        metrics.text
-    );
+    let has = |name: &str, label: &str| metrics.text.lines().any(|line| line.starts_with(name) && line.contains(label));
+    assert!(has("http_requests_total{", "route=\"/api/numbers/{number}\""), "{}", metrics.text);
     assert!(has("http_requests_total{", "route=\"unmatched\""));
     assert!(has("http_request_duration_ms_bucket{", "le=\"0.5\""));
     assert!(has("http_requests_in_flight", ""));
@@ -95,32 +80,17 @@ async fn logs_carry_ids_and_outcome_but_no_body_query_or_token() {
     let guard = tracing::subscriber::set_default(subscriber);
     let mut request = app.write_request("k", "body-secret");
     *request.uri_mut() = "/api/notes?q=query-secret".parse().unwrap();
-    request
-        .headers_mut()
-        .insert("x-correlation-id", "story-9".parse().unwrap());
+    request.headers_mut().insert("x-correlation-id", "story-9".parse().unwrap());
     let answer = app.send(request).await;
     let failed = app.write("k2", "fail").await;
     drop(guard);
     assert_eq!((answer.status, failed.status), (201, 500), "{answer:?}");
     let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    let finished = log
-        .lines()
-        .find(|line| line.contains("request finished"))
-        .unwrap();
-    for part in [
-        "story-9",
-        "\"status\":201",
-        "latency_ms",
-        "trace_id",
-        "/api/notes",
-        &app.tenant,
-    ] {
+    let finished = log.lines().find(|line| line.contains("request finished")).unwrap();
+    for part in ["story-9", "\"status\":201", "latency_ms", "trace_id", "/api/notes", &app.tenant] {
         assert!(finished.contains(part), "{part} is not in {finished}");
     }
-    assert!(
-        log.contains("asked to fail"),
-        "the cause of a 500 is logged"
-    );
+    assert!(log.contains("asked to fail"), "the cause of a 500 is logged");
     let token = app.token();
     let signature = token.rsplit('.').next().unwrap();
     for secret in ["body-secret", "query-secret", signature, "\"ann\""] {

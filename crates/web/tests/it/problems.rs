@@ -4,8 +4,8 @@ use crate::support::{App, SECRET, schemas};
 use axum::{body::Body, http::Request};
 use onceward_db::{Db, DbConfig};
 use onceward_web::{
-    Access, AppError, AppState, AuthConfig, Authenticator, MetricsHandle, Problem, ProblemCode,
-    Readiness, Routes, WebConfig, build_router, install_recorder, problem::codes,
+    Access, AppError, AppState, AuthConfig, Authenticator, MetricsHandle, Problem, ProblemCode, Readiness, Routes,
+    WebConfig, build_router, install_recorder, problem::codes,
 };
 
 #[tokio::test]
@@ -24,9 +24,7 @@ async fn an_unknown_path_and_a_wrong_method_are_problems_too() {
 async fn a_path_parameter_of_the_wrong_form_is_a_problem() {
     let app = App::new();
     assert_eq!(app.get("/api/numbers/7").await.text, "7");
-    app.get("/api/numbers/seven")
-        .await
-        .is_problem(400, "invalid-request");
+    app.get("/api/numbers/seven").await.is_problem(400, "invalid-request");
 }
 
 #[tokio::test]
@@ -36,15 +34,9 @@ async fn every_problem_type_leads_to_its_page() {
         let page = app.get(&format!("/problems/{}", code.code)).await;
         assert_eq!(page.status, 200);
         assert!(page.header("content-type").starts_with("text/markdown"));
-        assert!(
-            page.text.contains("What to do"),
-            "{} does not say what to do",
-            code.code
-        );
+        assert!(page.text.contains("What to do"), "{} does not say what to do", code.code);
     }
-    app.get("/problems/no-such-code")
-        .await
-        .is_problem(404, "not-found");
+    app.get("/problems/no-such-code").await.is_problem(404, "not-found");
 }
 
 #[tokio::test]
@@ -53,10 +45,7 @@ async fn the_api_is_described_with_its_commands() {
     let answer = app.get("/openapi.json").await;
     assert_eq!(answer.status, 200);
     assert_eq!(answer.body["openapi"], "3.1.0");
-    assert_eq!(
-        answer.body["paths"]["/api/notes"]["post"]["summary"],
-        "Write a note"
-    );
+    assert_eq!(answer.body["paths"]["/api/notes"]["post"]["summary"], "Write a note");
 }
 
 async fn handler() -> Problem {

@@ -50,20 +50,14 @@ async fn a_request_under_way_is_finished_before_the_server_stops() {
     stream.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
     server.await.unwrap();
-    assert!(
-        TcpStream::connect(address).await.is_err(),
-        "nobody listens any more"
-    );
+    assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
     assert_eq!(app.notes().await, 1);
 }
 
 #[tokio::test]
 async fn a_request_that_outlasts_the_grace_period_is_undone() {
     let app = App::new();
-    let config = WebConfig {
-        shutdown_grace_ms: 50,
-        ..WebConfig::default()
-    };
+    let config = WebConfig { shutdown_grace_ms: 50, ..WebConfig::default() };
     let (address, stop, server) = start(&app, config).await;
     app.hold.arm();
     let mut stream = send(&app, address, "k").await;
@@ -79,16 +73,10 @@ async fn a_request_that_outlasts_the_grace_period_is_undone() {
 #[tokio::test]
 async fn a_client_that_does_not_finish_its_headers_is_disconnected() {
     let app = App::new();
-    let config = WebConfig {
-        header_read_timeout_ms: 50,
-        ..WebConfig::default()
-    };
+    let config = WebConfig { header_read_timeout_ms: 50, ..WebConfig::default() };
     let (address, stop, server) = start(&app, config).await;
     let mut stream = TcpStream::connect(address).await.unwrap();
-    stream
-        .write_all(b"GET /health/live HTTP/1.1\r\nHost: te")
-        .await
-        .unwrap();
+    stream.write_all(b"GET /health/live HTTP/1.1\r\nHost: te").await.unwrap();
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer).await;
     assert!(!answer.starts_with(b"HTTP/1.1 200"));
@@ -107,10 +95,7 @@ async fn a_problem_arrives_whole_and_with_its_true_length() {
     stream.read_to_string(&mut answer).await.unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.1 401"), "{head}");
-    assert!(
-        head.contains(&format!("content-length: {}", body.len())),
-        "{head}"
-    );
+    assert!(head.contains(&format!("content-length: {}", body.len())), "{head}");
     let problem: serde_json::Value = serde_json::from_str(body).unwrap();
     assert_eq!(problem["instance"], "/api/notes");
     stop.send(()).unwrap();

@@ -10,9 +10,8 @@ use axum::{
 use onceward_db::{Db, DbConfig, Scope};
 use onceward_envelope::{SchemaRegistry, TenantId};
 use onceward_web::{
-    Access, AppState, AuthConfig, Authenticator, Claims, Command, Idempotency, MetricsHandle,
-    Problem, Reader, Readiness, Response, Routes, WebConfig, build_router, install_recorder,
-    issue_hs256,
+    Access, AppState, AuthConfig, Authenticator, Claims, Command, Idempotency, MetricsHandle, Problem, Reader,
+    Readiness, Response, Routes, WebConfig, build_router, install_recorder, issue_hs256,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -78,9 +77,7 @@ async fn write_note(mut command: Command<WriteNote>, hold: Arc<Hold>) -> Result<
 
 async fn accept_note(mut command: Command<WriteNote>) -> Result<Response, Problem> {
     let note = insert(&mut command).await?;
-    command
-        .accepted(format!("/api/notes/{}", note.id), &note)
-        .await
+    command.accepted(format!("/api/notes/{}", note.id), &note).await
 }
 
 async fn insert(command: &mut Command<WriteNote>) -> Result<Note, Problem> {
@@ -91,24 +88,12 @@ async fn insert(command: &mut Command<WriteNote>) -> Result<Note, Problem> {
             &[&command.caller.tenant.as_str(), &command.body.text],
         )
         .await?;
-    Ok(Note {
-        id: row.get(0),
-        text: command.body.text.clone(),
-    })
+    Ok(Note { id: row.get(0), text: command.body.text.clone() })
 }
 
 async fn list_notes(reader: Reader) -> Result<Response, Problem> {
-    let rows = reader
-        .tx
-        .query("SELECT id, text FROM web_test.note ORDER BY id", &[])
-        .await?;
-    let notes: Vec<Note> = rows
-        .iter()
-        .map(|row| Note {
-            id: row.get(0),
-            text: row.get(1),
-        })
-        .collect();
+    let rows = reader.tx.query("SELECT id, text FROM web_test.note ORDER BY id", &[]).await?;
+    let notes: Vec<Note> = rows.iter().map(|row| Note { id: row.get(0), text: row.get(1) }).collect();
     reader.respond(&notes).await
 }
 
@@ -118,9 +103,7 @@ async fn show_number(Path(number): Path<u32>) -> String {
 
 fn routes(hold: Arc<Hold>) -> Routes {
     Routes::new()
-        .post("/api/notes", Access::role("notes:write"), move |command| {
-            write_note(command, hold.clone())
-        })
+        .post("/api/notes", Access::role("notes:write"), move |command| write_note(command, hold.clone()))
         .summary("Write a note")
         .request("note.write.v1")
         .responds(201, "note.v1")
@@ -192,13 +175,7 @@ impl App {
             MetricsHandle::new(install_recorder()),
         );
         let router = build_router(state, vec![("notes", routes(hold.clone()))]).unwrap();
-        Self {
-            router,
-            db,
-            hold,
-            tenant: Uuid::new_v4().simple().to_string(),
-            database,
-        }
+        Self { router, db, hold, tenant: Uuid::new_v4().simple().to_string(), database }
     }
 
     /// A token for a user of this test's tenant who may do everything.
@@ -222,17 +199,11 @@ impl App {
     }
 
     pub fn write_request(&self, key: &str, text: &str) -> Request<Body> {
-        post(
-            "/api/notes",
-            &self.token(),
-            key,
-            json!({"text": text}).to_string(),
-        )
+        post("/api/notes", &self.token(), key, json!({"text": text}).to_string())
     }
 
     pub async fn get(&self, path: &str) -> Answer {
-        let request =
-            Request::get(path).header(header::AUTHORIZATION, format!("Bearer {}", self.token()));
+        let request = Request::get(path).header(header::AUTHORIZATION, format!("Bearer {}", self.token()));
         self.send(request.body(Body::empty()).unwrap()).await
     }
 
@@ -247,8 +218,7 @@ impl App {
 
     /// The stored responses of this test's tenant.
     pub async fn keys(&self) -> usize {
-        self.count("SELECT count(*) FROM onceward_web.idempotency_key")
-            .await
+        self.count("SELECT count(*) FROM onceward_web.idempotency_key").await
     }
 
     async fn count(&self, sql: &'static str) -> usize {
@@ -291,19 +261,13 @@ impl Answer {
 
     /// A header's value; empty if it is not there.
     pub fn header(&self, name: &str) -> &str {
-        self.headers
-            .get(name)
-            .map_or("", |value| value.to_str().unwrap())
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
     /// Asserts that this is a whole problem document of this status and code.
     #[track_caller]
     pub fn is_problem(&self, status: u16, code: &str) -> &Self {
-        assert_eq!(
-            (self.status, &self.body["code"]),
-            (status, &json!(code)),
-            "{self:?}"
-        );
+        assert_eq!((self.status, &self.body["code"]), (status, &json!(code)), "{self:?}");
         assert_eq!(self.header("content-type"), "application/problem+json");
         assert_eq!(self.body["status"], status);
         assert_eq!(self.body["type"], format!("/problems/{code}"));

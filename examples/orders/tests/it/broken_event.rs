@@ -5,8 +5,8 @@ use crate::support::{
     shop::row_counts,
 };
 use onceward::{
-    Access, Command, Event, Exchange, Migration, Migrations, Problem, Response, Routes, Service,
-    StatusCode, TenantId, Topology, outbox,
+    Access, Command, Event, Exchange, Migration, Migrations, Problem, Response, Routes, Service, StatusCode, TenantId,
+    Topology, outbox,
 };
 use onceward_testkit::TestPlatform;
 use reqwest::Method;
@@ -49,10 +49,7 @@ async fn take(command: Command<ReadingTaken>) -> Result<Response, Problem> {
     let (reading, mut command) = command.into_parts();
     let tenant = command.caller.tenant.to_string();
     let statement = "INSERT INTO gauges.reading (tenant_id, celsius) VALUES ($1, $2)";
-    command
-        .tx
-        .execute(statement, &[&tenant, &reading.celsius])
-        .await?;
+    command.tx.execute(statement, &[&tenant, &reading.celsius]).await?;
     outbox::publish(&mut command.tx, &reading).await?;
     command.respond(StatusCode::CREATED, &reading).await
 }
@@ -65,35 +62,16 @@ async fn a_command_whose_event_breaks_its_schema_is_refused_and_undone() {
     let before = row_counts(&owner).await;
     let token = platform.token("acme");
     let reading = |celsius: i32| {
-        let request = api
-            .request(Method::POST, "/api/readings")
-            .bearer_auth(&token);
-        answer(
-            request
-                .header("idempotency-key", "k")
-                .json(&json!({"celsius": celsius})),
-        )
+        let request = api.request(Method::POST, "/api/readings").bearer_auth(&token);
+        answer(request.header("idempotency-key", "k").json(&json!({"celsius": celsius})))
     };
 
     let refused = reading(-300).await.unwrap();
-    assert_eq!(
-        (refused.status, &refused.body["code"]),
-        (422, &json!("validation-failed")),
-        "{}",
-        refused.body
-    );
-    assert!(
-        refused.body["detail"]
-            .as_str()
-            .unwrap()
-            .contains("reading.taken.v1")
-    );
+    assert_eq!((refused.status, &refused.body["code"]), (422, &json!("validation-failed")), "{}", refused.body);
+    assert!(refused.body["detail"].as_str().unwrap().contains("reading.taken.v1"));
     assert_eq!(refused.body["errors"][0]["path"], "/celsius");
     assert_eq!(row_counts(&owner).await, before);
-    let readings = owner
-        .query_one("SELECT count(*) FROM gauges.reading", &[])
-        .await
-        .unwrap();
+    let readings = owner.query_one("SELECT count(*) FROM gauges.reading", &[]).await.unwrap();
     assert_eq!(readings.get::<_, i64>(0), 0);
 
     // The refusal was not stored: the corrected command may use the same key.

@@ -12,21 +12,10 @@ async fn a_burst_of_first_orders_from_many_tenants_is_accepted() {
     let shop = Shop::taking_orders_only().await;
     assert!(TENANTS > shop.platform.config().database.pool_size);
     let orders = (0..TENANTS).map(|number| {
-        let (api, token) = (
-            shop.api.clone(),
-            shop.platform.token(&format!("tenant-{number}")),
-        );
-        async move {
-            api.place(&token, "first", &json!({"sku": "cup", "quantity": 1}))
-                .await
-        }
+        let (api, token) = (shop.api.clone(), shop.platform.token(&format!("tenant-{number}")));
+        async move { api.place(&token, "first", &json!({"sku": "cup", "quantity": 1})).await }
     });
     let answers = join_all(orders).await;
     let refused: Vec<_> = answers.iter().filter(|a| a.status != 202).collect();
-    assert!(
-        refused.is_empty(),
-        "{} of {TENANTS} were refused, the first with {}",
-        refused.len(),
-        refused[0].body
-    );
+    assert!(refused.is_empty(), "{} of {TENANTS} were refused, the first with {}", refused.len(), refused[0].body);
 }

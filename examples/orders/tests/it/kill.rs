@@ -20,9 +20,7 @@ const TICKS_BETWEEN_KILLS: std::ops::Range<usize> = 40..240;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_processes_lose_nothing_double_nothing_and_keep_the_order() {
     let seed = variable("ONCEWARD_SEED").unwrap_or_else(rand::random);
-    let kills = variable("ONCEWARD_KILLS").map_or(KILLS, |kills| {
-        usize::try_from(kills).expect("a number of kills")
-    });
+    let kills = variable("ONCEWARD_KILLS").map_or(KILLS, |kills| usize::try_from(kills).expect("a number of kills"));
     eprintln!("kill test: seed {seed}, {kills} kills");
     let began = Instant::now();
     let database = PrivateDatabase::start().await;
@@ -35,10 +33,7 @@ async fn killed_processes_lose_nothing_double_nothing_and_keep_the_order() {
 
     let promised = Promised::collect(load, team).await;
     check(&owner, &promised).await;
-    assert!(
-        promised.poisoned() > 0 && promised.seen.replays() > 0,
-        "the load was too small to show anything"
-    );
+    assert!(promised.poisoned() > 0 && promised.seen.replays() > 0, "the load was too small to show anything");
     println!(
         "kill test: {kills} kills, {} orders accepted, {} duplicates answered, {} connections broken, {} poisoned, {:.1} s",
         promised.orders().len(),
@@ -70,8 +65,5 @@ async fn kill_at_random_moments(fleet: &mut Fleet, kills: usize, seed: u64) {
 
 fn variable(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
-    Some(
-        text.parse()
-            .unwrap_or_else(|_| panic!("{name} must be a whole number, not {text:?}")),
-    )
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} must be a whole number, not {text:?}")))
 }

@@ -29,19 +29,11 @@ async fn debug_logs_hold_no_payload_of_good_bad_or_poisoned_messages() {
     program.ready(&api).await;
     let token = token("acme");
 
-    let order = api
-        .place(&token, MARKER, &json!({"sku": MARKER, "quantity": 1}))
-        .await
-        .order_id();
+    let order = api.place(&token, MARKER, &json!({"sku": MARKER, "quantity": 1})).await.order_id();
     let refused = json!({"sku": MARKER, "quantity": MARKER});
     assert_eq!(api.place(&token, "refused", &refused).await.status, 422);
-    let garbage = api
-        .request(Method::POST, "/api/orders")
-        .bearer_auth(&token)
-        .header("idempotency-key", "garbage");
-    let garbage = garbage
-        .header("content-type", "application/json")
-        .body(format!("{{\"{MARKER}\""));
+    let garbage = api.request(Method::POST, "/api/orders").bearer_auth(&token).header("idempotency-key", "garbage");
+    let garbage = garbage.header("content-type", "application/json").body(format!("{{\"{MARKER}\""));
     assert_eq!(answer(garbage).await.unwrap().status, 400);
     let owner = database.owner().await;
     owner
@@ -52,10 +44,7 @@ async fn debug_logs_hold_no_payload_of_good_bad_or_poisoned_messages() {
         .await
         .unwrap();
     eventually("the poisoned message is put away", || async {
-        owner
-            .query_opt("SELECT FROM onceward.dead_letters", &[])
-            .await
-            .unwrap()
+        owner.query_opt("SELECT FROM onceward.dead_letters", &[]).await.unwrap()
     })
     .await;
     eventually("the order is reserved", || async {
@@ -65,22 +54,8 @@ async fn debug_logs_hold_no_payload_of_good_bad_or_poisoned_messages() {
     assert!(program.terminate().await.success());
 
     let text = std::fs::read_to_string(&log).unwrap();
-    assert!(
-        text.contains("request finished") && text.contains("\"DEBUG\""),
-        "there is something to look through"
-    );
-    assert!(
-        text.contains("dead letter"),
-        "the poisoned message is mentioned"
-    );
-    let leaks: Vec<&str> = text
-        .lines()
-        .filter(|line| line.contains(MARKER) || line.contains(&token))
-        .collect();
-    assert!(
-        leaks.is_empty(),
-        "{} lines hold a payload or a token, the first: {}",
-        leaks.len(),
-        leaks[0]
-    );
+    assert!(text.contains("request finished") && text.contains("\"DEBUG\""), "there is something to look through");
+    assert!(text.contains("dead letter"), "the poisoned message is mentioned");
+    let leaks: Vec<&str> = text.lines().filter(|line| line.contains(MARKER) || line.contains(&token)).collect();
+    assert!(leaks.is_empty(), "{} lines hold a payload or a token, the first: {}", leaks.len(), leaks[0]);
 }

@@ -29,35 +29,11 @@ async fn a_database_that_crashes_under_load_is_a_503_and_then_everything_catches
         let ready = api.get("/health/ready").await.unwrap();
         assert_eq!(ready.status, 503);
         assert_eq!(ready.body["checks"][0]["name"], "database");
-        let order = api
-            .place(
-                &token("acme"),
-                "while-it-is-gone",
-                &json!({"sku": "cup", "quantity": 0}),
-            )
-            .await;
-        assert_eq!(
-            order.status, 422,
-            "what needs no database is answered without it"
-        );
-        let order = api
-            .place(
-                &token("nobody"),
-                "while-it-is-gone",
-                &json!({"sku": "cup", "quantity": 1}),
-            )
-            .await;
-        assert_eq!(
-            (order.status, order.body["code"].as_str()),
-            (503, Some("database-unavailable")),
-            "{}",
-            order.body
-        );
-        let retry_after_s: u32 = order
-            .header("retry-after")
-            .expect("a 503 says when to come back")
-            .parse()
-            .unwrap();
+        let order = api.place(&token("acme"), "while-it-is-gone", &json!({"sku": "cup", "quantity": 0})).await;
+        assert_eq!(order.status, 422, "what needs no database is answered without it");
+        let order = api.place(&token("nobody"), "while-it-is-gone", &json!({"sku": "cup", "quantity": 1})).await;
+        assert_eq!((order.status, order.body["code"].as_str()), (503, Some("database-unavailable")), "{}", order.body);
+        let retry_after_s: u32 = order.header("retry-after").expect("a 503 says when to come back").parse().unwrap();
         assert!((1..=5).contains(&retry_after_s));
 
         database.restart().await;
@@ -68,10 +44,7 @@ async fn a_database_that_crashes_under_load_is_a_503_and_then_everything_catches
     let promised = Promised::collect(load, team).await;
     check(&database.owner().await, &promised).await;
     let errors = promised.seen.server_errors();
-    assert!(
-        errors.keys().all(|kind| *kind == (503, true)),
-        "5xx other than a 503 with Retry-After: {errors:?}"
-    );
+    assert!(errors.keys().all(|kind| *kind == (503, true)), "5xx other than a 503 with Retry-After: {errors:?}");
     assert!(!errors.is_empty(), "the clients did not notice anything");
     fleet.stop().await;
 }
@@ -79,8 +52,5 @@ async fn a_database_that_crashes_under_load_is_a_503_and_then_everything_catches
 /// Waits until the clients got some more orders accepted.
 async fn some_orders(seen: &Seen) {
     let enough = seen.accepted() + ORDERS_BETWEEN;
-    eventually("orders go on being accepted", || async {
-        (seen.accepted() >= enough).then_some(())
-    })
-    .await;
+    eventually("orders go on being accepted", || async { (seen.accepted() >= enough).then_some(()) }).await;
 }

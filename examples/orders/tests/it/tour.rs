@@ -12,17 +12,11 @@ use uuid::Uuid;
 async fn an_order_is_taken_reserved_and_told_under_one_correlation_id() {
     let shop = Shop::open().await;
     let order = json!({"sku": "teapot", "quantity": 2});
-    let request = shop
-        .api
-        .order(&shop.token, "first-try", &order)
-        .header("x-correlation-id", "tour-1");
+    let request = shop.api.order(&shop.token, "first-try", &order).header("x-correlation-id", "tour-1");
     let taken = answer(request).await.unwrap();
     let id = taken.order_id();
     assert_eq!(taken.body["correlationId"], "tour-1");
-    assert_eq!(
-        taken.header("location"),
-        Some(format!("/api/orders/{id}").as_str())
-    );
+    assert_eq!(taken.header("location"), Some(format!("/api/orders/{id}").as_str()));
     assert_eq!(taken.body["statusUrl"], format!("/api/orders/{id}"));
 
     assert_eq!(shop.settled(&id).await, "reserved");
@@ -40,14 +34,8 @@ async fn an_order_is_taken_reserved_and_told_under_one_correlation_id() {
     assert_eq!(types, ["order.placed.v1", "order.settled.v1"]);
     let placed_id: Uuid = events[0].get(1);
     assert_eq!(events[1].get::<_, &str>(2), "tour-1");
-    assert_eq!(
-        events[1].get::<_, Option<&str>>(3),
-        Some(placed_id.to_string().as_str())
-    );
-    assert_eq!(
-        events[1].get::<_, Value>(4),
-        json!({"orderId": id, "sku": "teapot", "reserved": true})
-    );
+    assert_eq!(events[1].get::<_, Option<&str>>(3), Some(placed_id.to_string().as_str()));
+    assert_eq!(events[1].get::<_, Value>(4), json!({"orderId": id, "sku": "teapot", "reserved": true}));
     assert_eq!(available(&shop, "teapot").await, 998);
 }
 
@@ -66,10 +54,7 @@ async fn orders_for_one_article_are_served_in_the_order_they_were_placed() {
     let mut shop = Shop::taking_orders_only().await;
     let mut ids = Vec::new();
     for (number, quantity) in [400, 400, 400, 200].into_iter().enumerate() {
-        ids.push(
-            shop.place(&format!("order-{number}"), "cup", quantity)
-                .await,
-        );
+        ids.push(shop.place(&format!("order-{number}"), "cup", quantity).await);
     }
     shop.platform.run_consumers();
     let mut statuses = Vec::new();
@@ -103,15 +88,7 @@ async fn each_tenant_has_a_stock_of_its_own() {
     let id = shop.place("mine", "teapot", 1000).await;
     assert_eq!(shop.settled(&id).await, "reserved");
     let other = shop.platform.token("globex");
-    let theirs = shop
-        .api
-        .place(
-            &other,
-            "theirs",
-            &json!({"sku": "teapot", "quantity": 1000}),
-        )
-        .await
-        .order_id();
+    let theirs = shop.api.place(&other, "theirs", &json!({"sku": "teapot", "quantity": 1000})).await.order_id();
     let status = eventually("the other tenant's order is settled", || async {
         let order = shop.api.show(&other, &theirs).await;
         (order.body["status"] != "placed").then(|| order.body["status"].clone())
@@ -121,9 +98,5 @@ async fn each_tenant_has_a_stock_of_its_own() {
 
 async fn available(shop: &Shop, sku: &str) -> i32 {
     let statement = "SELECT available FROM orders.stock WHERE tenant_id = 'acme' AND sku = $1";
-    shop.owner
-        .query_one(statement, &[&sku])
-        .await
-        .unwrap()
-        .get(0)
+    shop.owner.query_one(statement, &[&sku]).await.unwrap().get(0)
 }

@@ -12,15 +12,9 @@ async fn a_trace_goes_from_the_request_through_the_outbox_to_the_handlers_event(
     let shop = Shop::open().await;
     let order = json!({"sku": "teapot", "quantity": 1});
     let traceparent = format!("00-{TRACE_ID}-{CALLERS_SPAN}-01");
-    let request = shop
-        .api
-        .order(&shop.token, "traced", &order)
-        .header("traceparent", &traceparent);
+    let request = shop.api.order(&shop.token, "traced", &order).header("traceparent", &traceparent);
     let taken = answer(request).await.unwrap();
-    let answered = taken
-        .header("traceparent")
-        .expect("the answer says its span")
-        .to_owned();
+    let answered = taken.header("traceparent").expect("the answer says its span").to_owned();
     shop.settled(&taken.order_id()).await;
 
     let statement = "SELECT event_type, headers->>'traceparent' FROM onceward.outbox_messages ORDER BY created_at";
@@ -29,17 +23,10 @@ async fn a_trace_goes_from_the_request_through_the_outbox_to_the_handlers_event(
     assert_eq!(types, ["order.placed.v1", "order.settled.v1"]);
 
     let mut spans = BTreeSet::from([CALLERS_SPAN.to_owned()]);
-    assert_eq!(
-        answered,
-        rows[0].get::<_, &str>(1),
-        "the outbox row belongs to the request's span"
-    );
+    assert_eq!(answered, rows[0].get::<_, &str>(1), "the outbox row belongs to the request's span");
     for row in &rows {
         let parts: Vec<&str> = row.get::<_, &str>(1).split('-').collect();
         assert_eq!((parts[1], parts[3]), (TRACE_ID, "01"));
-        assert!(
-            spans.insert(parts[2].to_owned()),
-            "each step has a span of its own"
-        );
+        assert!(spans.insert(parts[2].to_owned()), "each step has a span of its own");
     }
 }

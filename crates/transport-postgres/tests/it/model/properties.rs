@@ -31,8 +31,7 @@ pub fn of(bus: &Bus) -> Vec<Property<Bus>> {
             ids.collect::<std::collections::BTreeSet<_>>().len() == world.finished.len()
         }),
         Property::always(NOT_LOST, |bus: &Bus, world| {
-            let through =
-                |message: &Message| world.finished.iter().any(|done| done.message == *message);
+            let through = |message: &Message| world.finished.iter().any(|done| done.message == *message);
             world.committed.iter().all(through) || {
                 let mut actions = Vec::new();
                 bus.actions(world, &mut actions);
@@ -47,10 +46,7 @@ pub fn of(bus: &Bus) -> Vec<Property<Bus>> {
             committed.starts_with(&finished)
         }),
         Property::always(COMMITTED, |_, world: &World| {
-            world
-                .finished
-                .iter()
-                .all(|done| world.committed.contains(&done.message))
+            world.finished.iter().all(|done| world.committed.contains(&done.message))
         }),
         Property::always(CALM, |_, world: &World| world.head().0 <= 24),
     ];
@@ -64,11 +60,9 @@ impl Reach {
             Self::Late => Property::sometimes("a late message is handled", |_, world| {
                 in_turn(world, |turn| turn.deliveries.iter().any(|d| d.late))
             }),
-            Self::Parked => {
-                Property::sometimes("a follower waits behind another", |_, world: &World| {
-                    world.deferred.iter().any(|row| row.state == Aside::Parked)
-                })
-            }
+            Self::Parked => Property::sometimes("a follower waits behind another", |_, world: &World| {
+                world.deferred.iter().any(|row| row.state == Aside::Parked)
+            }),
             Self::Careful => Property::sometimes("a turn is handled carefully", |_, world| {
                 in_turn(world, |turn| turn.careful && !turn.deliveries.is_empty())
             }),
@@ -79,29 +73,18 @@ impl Reach {
                 in_turn(world, |turn| turn.read + 1 < world.head().0)
             }),
             Self::Rescued => Property::sometimes("a lease is rescued", |_, world: &World| {
-                world
-                    .deferred
-                    .iter()
-                    .any(|row| row.state == Aside::Leased && row.lease > 1)
+                world.deferred.iter().any(|row| row.state == Aside::Leased && row.lease > 1)
             }),
-            Self::LateFinisher => Property::sometimes(
-                "a worker works on under a lost lease",
-                |_, world: &World| {
-                    world.workers.iter().any(|worker| match worker {
-                        Worker::Performing(leases) => leases
-                            .iter()
-                            .any(|lease| !world.is_current(lease.id, lease.number)),
-                        _ => false,
-                    })
-                },
-            ),
+            Self::LateFinisher => Property::sometimes("a worker works on under a lost lease", |_, world: &World| {
+                world.workers.iter().any(|worker| match worker {
+                    Worker::Performing(leases) => leases.iter().any(|lease| !world.is_current(lease.id, lease.number)),
+                    _ => false,
+                })
+            }),
         }
     }
 }
 
 fn in_turn(world: &World, is: impl Fn(&super::world::Turn) -> bool) -> bool {
-    world
-        .workers
-        .iter()
-        .any(|worker| matches!(worker, Worker::InTurn(turn) if is(turn)))
+    world.workers.iter().any(|worker| matches!(worker, Worker::InTurn(turn) if is(turn)))
 }

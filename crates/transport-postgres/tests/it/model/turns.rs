@@ -41,27 +41,15 @@ impl Bus {
         let after = Place {
             last_seq: after.last_seq,
             open: after.open,
-            careful_until: if suspicious {
-                place.careful_until.max(newest)
-            } else {
-                place.careful_until
-            },
+            careful_until: if suspicious { place.careful_until.max(newest) } else { place.careful_until },
         };
         if found.is_empty() && (after.last_seq, &after.open) == (place.last_seq, &place.open) {
             return None;
         }
         found.truncate(count);
-        let mut turn = Turn {
-            read,
-            own_xid,
-            after,
-            careful,
-            deliveries: Vec::new(),
-            blocked: Vec::new(),
-        };
+        let mut turn = Turn { read, own_xid, after, careful, deliveries: Vec::new(), blocked: Vec::new() };
         for mut delivery in found {
-            let key_waits =
-                delivery.message.keyed && world.deferred.iter().any(|row| row.message.keyed);
+            let key_waits = delivery.message.keyed && world.deferred.iter().any(|row| row.message.keyed);
             if delivery.row.is_none() && key_waits {
                 turn.blocked.push(delivery);
             } else {
@@ -73,29 +61,15 @@ impl Bus {
     }
 
     /// Put aside and due, late, new: each with its number, and within the limit.
-    fn find(
-        &self,
-        world: &World,
-        cursor: &LaneCursor,
-        snapshot: &Snapshot,
-    ) -> (Vec<Delivery>, Vec<(Source, i64)>) {
+    fn find(&self, world: &World, cursor: &LaneCursor, snapshot: &Snapshot) -> (Vec<Delivery>, Vec<(Source, i64)>) {
         let mut deliveries = Vec::new();
         let mut sources = Vec::new();
-        for row in world
-            .deferred
-            .iter()
-            .filter(|row| row.due == Due::Now)
-            .take(self.limit)
-        {
+        for row in world.deferred.iter().filter(|row| row.due == Due::Now).take(self.limit) {
             deliveries.push(Delivery {
                 message: row.message,
                 late: false,
                 attempt: row.attempts + u8::from(row.state == Aside::Leased) + 1,
-                row: Some((
-                    row.id,
-                    row.lease,
-                    row.attempts + u8::from(row.state == Aside::Leased),
-                )),
+                row: Some((row.id, row.lease, row.attempts + u8::from(row.state == Aside::Leased))),
             });
             sources.push((Source::Aside, 0));
         }
@@ -107,23 +81,13 @@ impl Bus {
         });
         for entry in late.take(self.limit) {
             let (message, seq) = (entry.message, entry.seq);
-            deliveries.push(Delivery {
-                message,
-                late: true,
-                attempt: 1,
-                row: None,
-            });
+            deliveries.push(Delivery { message, late: true, attempt: 1, row: None });
             sources.push((Source::Late { seq }, seq));
         }
         let new = world.visible().filter(|entry| entry.seq > cursor.last_seq);
         for entry in new.take(self.limit) {
             let (message, seq) = (entry.message, entry.seq);
-            deliveries.push(Delivery {
-                message,
-                late: false,
-                attempt: 1,
-                row: None,
-            });
+            deliveries.push(Delivery { message, late: false, attempt: 1, row: None });
             sources.push((Source::New { seq }, seq));
         }
         (deliveries, sources)
@@ -154,13 +118,7 @@ impl Bus {
                 (Aside::Retry, Due::Later, delivery.attempt)
             };
             match delivery.row {
-                Some((id, lease, _)) => redefer.push(Redefer {
-                    id,
-                    state,
-                    due,
-                    attempts,
-                    lease,
-                }),
+                Some((id, lease, _)) => redefer.push(Redefer { id, state, due, attempts, lease }),
                 None => drop(world.defer(delivery, state, due, attempts, 0)),
             }
         }
@@ -189,37 +147,22 @@ impl Bus {
             let (id, number) = match delivery.row {
                 Some((id, lease, attempts)) => {
                     let number = lease + 1;
-                    world.redefer(&[Redefer {
-                        id,
-                        state: Aside::Leased,
-                        due: Due::Later,
-                        attempts,
-                        lease: number,
-                    }]);
+                    world.redefer(&[Redefer { id, state: Aside::Leased, due: Due::Later, attempts, lease: number }]);
                     (id, number)
                 }
                 None => (world.defer(delivery, Aside::Leased, Due::Later, 0, 1), 1),
             };
             let (message, attempt) = (delivery.message, delivery.attempt);
-            leases.push(Lease {
-                id,
-                number,
-                message,
-                attempt,
-            });
+            leases.push(Lease { id, number, message, attempt });
         }
         for delivery in behind {
             match delivery.row {
                 None => {
                     world.defer(delivery, Aside::Parked, Due::Never, 0, 0);
                 }
-                Some((id, lease, attempts)) => world.redefer(&[Redefer {
-                    id,
-                    state: Aside::Parked,
-                    due: Due::Never,
-                    attempts,
-                    lease,
-                }]),
+                Some((id, lease, attempts)) => {
+                    world.redefer(&[Redefer { id, state: Aside::Parked, due: Due::Never, attempts, lease }])
+                }
             }
         }
         self.park_and_advance(world, turn);

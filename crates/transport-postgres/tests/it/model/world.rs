@@ -37,10 +37,7 @@ pub struct Place {
 
 impl Place {
     pub fn cursor(&self) -> LaneCursor {
-        LaneCursor {
-            last_seq: self.last_seq,
-            open: self.open.clone(),
-        }
+        LaneCursor { last_seq: self.last_seq, open: self.open.clone() }
     }
 }
 
@@ -180,30 +177,21 @@ impl World {
 
     /// The rows of the log that a reader can see.
     pub fn visible(&self) -> impl Iterator<Item = &Entry> {
-        self.log.iter().filter(|entry| {
-            self.publishers
-                .contains(&Phase::Committed { xid: entry.xid })
-        })
+        self.log.iter().filter(|entry| self.publishers.contains(&Phase::Committed { xid: entry.xid }))
     }
 
     /// The lane's last turn and the place it left.
     pub fn head(&self) -> (u8, Place) {
-        self.turns
-            .last_key_value()
-            .map_or_else(Default::default, |(&turn, place)| (turn, place.clone()))
+        self.turns.last_key_value().map_or_else(Default::default, |(&turn, place)| (turn, place.clone()))
     }
 
     pub fn somebody_is_in_the_lane(&self) -> bool {
-        self.workers
-            .iter()
-            .any(|worker| matches!(worker, Worker::InTurn(_)))
+        self.workers.iter().any(|worker| matches!(worker, Worker::InTurn(_)))
     }
 
     pub fn holds(&self, id: u8, number: u8) -> bool {
         self.workers.iter().any(|worker| match worker {
-            Worker::Performing(leases) => leases
-                .iter()
-                .any(|lease| (lease.id, lease.number) == (id, number)),
+            Worker::Performing(leases) => leases.iter().any(|lease| (lease.id, lease.number) == (id, number)),
             _ => false,
         })
     }

@@ -29,24 +29,15 @@ impl Answer {
     /// The order's id in the answer to an accepted order.
     pub fn order_id(&self) -> String {
         assert_eq!(self.status, 202, "{}", self.body);
-        self.body["orderId"]
-            .as_str()
-            .expect("a 202 names its order")
-            .to_owned()
+        self.body["orderId"].as_str().expect("a 202 names its order").to_owned()
     }
 }
 
 impl Api {
     pub fn new(url: &str) -> Self {
         onceward::cli::install_crypto();
-        let http = Client::builder()
-            .timeout(REQUEST_TIMEOUT)
-            .build()
-            .expect("a client can be built");
-        Self {
-            http,
-            url: url.to_owned(),
-        }
+        let http = Client::builder().timeout(REQUEST_TIMEOUT).build().expect("a client can be built");
+        Self { http, url: url.to_owned() }
     }
 
     /// A request that the caller completes; sent with [`answer`].
@@ -56,22 +47,15 @@ impl Api {
 
     /// An order as a request that lacks nothing.
     pub fn order(&self, token: &str, key: &str, body: &Value) -> RequestBuilder {
-        self.request(Method::POST, "/api/orders")
-            .bearer_auth(token)
-            .header("idempotency-key", key)
-            .json(body)
+        self.request(Method::POST, "/api/orders").bearer_auth(token).header("idempotency-key", key).json(body)
     }
 
     pub async fn place(&self, token: &str, key: &str, body: &Value) -> Answer {
-        answer(self.order(token, key, body))
-            .await
-            .expect("the API answers")
+        answer(self.order(token, key, body)).await.expect("the API answers")
     }
 
     pub async fn show(&self, token: &str, order_id: &str) -> Answer {
-        let request = self
-            .request(Method::GET, &format!("/api/orders/{order_id}"))
-            .bearer_auth(token);
+        let request = self.request(Method::GET, &format!("/api/orders/{order_id}")).bearer_auth(token);
         answer(request).await.expect("the API answers")
     }
 
@@ -86,9 +70,5 @@ pub async fn answer(request: RequestBuilder) -> Result<Answer, reqwest::Error> {
     let response = request.send().await?;
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
     let body = serde_json::from_slice(&response.bytes().await?).unwrap_or(Value::Null);
-    Ok(Answer {
-        status,
-        headers,
-        body,
-    })
+    Ok(Answer { status, headers, body })
 }

@@ -30,11 +30,7 @@ impl Promised {
     pub async fn collect(load: Load, team: OtherTeam) -> Self {
         let seen = load.seen.clone();
         let (by_client, by_sql) = tokio::join!(load.finish(), team.finish());
-        Self {
-            seen,
-            by_client,
-            by_sql,
-        }
+        Self { seen, by_client, by_sql }
     }
 
     pub fn poisoned(&self) -> usize {
@@ -50,10 +46,7 @@ impl Promised {
 
 /// Waits until no queue holds anything, then checks every promise.
 pub async fn check(owner: &Client, promised: &Promised) {
-    eventually("everything is through", || async {
-        leftovers(owner).await.is_empty().then_some(())
-    })
-    .await;
+    eventually("everything is through", || async { leftovers(owner).await.is_empty().then_some(()) }).await;
     check_orders(owner, promised).await;
     check_dead_letters(owner, promised).await;
     let placed = events(owner, "order.placed").await;
@@ -62,10 +55,7 @@ pub async fn check(owner: &Client, promised: &Promised) {
     check_order_per_article(promised, &placed, &settled);
     check_stock(owner, promised, &placed, &settled).await;
     let repeated = "SELECT tenant_id, idempotency_key FROM onceward.outbox_messages GROUP BY 1, 2 HAVING count(*) > 1";
-    assert!(
-        rows(owner, repeated).await.is_empty(),
-        "an idempotency key was published twice"
-    );
+    assert!(rows(owner, repeated).await.is_empty(), "an idempotency key was published twice");
     assert_eq!(leftovers(owner).await, Vec::<String>::new());
 }
 
@@ -75,63 +65,33 @@ async fn leftovers(owner: &Client) -> Vec<String> {
         SELECT queue || ' holds ' || depth FROM onceward.queue_stats(1000) WHERE depth > 0
         UNION ALL SELECT 'put aside: ' || state FROM onceward.deferred
         UNION ALL SELECT 'lane ' || w.lane_id || ' has work' FROM onceward.queue q, onceward.lanes_with_work(q.id) w";
-    rows(owner, statement)
-        .await
-        .iter()
-        .map(|row| row.get(0))
-        .collect()
+    rows(owner, statement).await.iter().map(|row| row.get(0)).collect()
 }
 
 /// One row for each accepted order and no others, all of them decided.
 async fn check_orders(owner: &Client, promised: &Promised) {
-    let found = rows(
-        owner,
-        "SELECT order_id, tenant_id, sku, quantity, status FROM orders.customer_order",
-    )
-    .await;
+    let found = rows(owner, "SELECT order_id, tenant_id, sku, quantity, status FROM orders.customer_order").await;
     let orders = promised.orders();
     for row in &found {
         let id: Uuid = row.get(0);
-        let found = Accepted {
-            order_id: id,
-            tenant: row.get(1),
-            sku: row.get(2),
-            quantity: row.get(3),
-        };
-        assert_eq!(
-            orders.get(&id),
-            Some(&&found),
-            "an order that nobody was promised"
-        );
-        assert_ne!(
-            row.get::<_, &str>(4),
-            "placed",
-            "order {id} was never decided"
-        );
+        let found = Accepted { order_id: id, tenant: row.get(1), sku: row.get(2), quantity: row.get(3) };
+        assert_eq!(orders.get(&id), Some(&&found), "an order that nobody was promised");
+        assert_ne!(row.get::<_, &str>(4), "placed", "order {id} was never decided");
     }
     assert_eq!(found.len(), orders.len(), "an accepted order is missing");
 }
 
 /// Exactly what was poisoned, each once.
 async fn check_dead_letters(owner: &Client, promised: &Promised) {
-    let statement =
-        "SELECT d.message->>'idempotency_key', d.reason FROM onceward.dead_letters d ORDER BY 1";
+    let statement = "SELECT d.message->>'idempotency_key', d.reason FROM onceward.dead_letters d ORDER BY 1";
     let dead = rows(owner, statement).await;
-    let mut poisoned: Vec<&str> = promised
-        .by_sql
-        .poisoned_keys
-        .iter()
-        .map(String::as_str)
-        .collect();
+    let mut poisoned: Vec<&str> = promised.by_sql.poisoned_keys.iter().map(String::as_str).collect();
     poisoned.sort_unstable();
     let mut keys: Vec<&str> = dead.iter().map(|row| row.get(0)).collect();
     keys.sort_unstable();
     assert_eq!(keys, poisoned);
     let reasons: BTreeSet<&str> = dead.iter().map(|row| row.get(1)).collect();
-    assert!(
-        reasons.len() <= 1 && reasons.iter().all(|reason| reason.contains("schema")),
-        "{reasons:?}"
-    );
+    assert!(reasons.len() <= 1 && reasons.iter().all(|reason| reason.contains("schema")), "{reasons:?}");
 }
 
 /// A message of the log, in the log's order.
@@ -149,10 +109,7 @@ async fn events(owner: &Client, event_type: &str) -> Vec<Logged> {
         SELECT id, causation_id, tenant_id, payload->>'sku', (payload->>'orderId')::uuid, (payload->>'reserved')::boolean
         FROM onceward.message_log
         WHERE event_type = $1 AND copy = 0 AND coalesce(idempotency_key, '') NOT LIKE 'poison-%' ORDER BY seq";
-    let rows = owner
-        .query(statement, &[&event_type])
-        .await
-        .expect("the log can be read");
+    let rows = owner.query(statement, &[&event_type]).await.expect("the log can be read");
     rows.iter()
         .map(|row| Logged {
             id: row.get(0),
@@ -167,17 +124,11 @@ async fn events(owner: &Client, event_type: &str) -> Vec<Logged> {
 /// One event of each kind for each order, the second caused by the first.
 fn check_once_each(promised: &Promised, placed: &[Logged], settled: &[Logged]) {
     let orders = promised.orders();
-    let causes: BTreeMap<Uuid, String> = placed
-        .iter()
-        .map(|event| (event.order_id, event.id.to_string()))
-        .collect();
+    let causes: BTreeMap<Uuid, String> = placed.iter().map(|event| (event.order_id, event.id.to_string())).collect();
     for (kind, events) in [("placed", placed), ("settled", settled)] {
         let ids: BTreeSet<Uuid> = events.iter().map(|event| event.order_id).collect();
         assert_eq!(ids.len(), events.len(), "an order was {kind} twice");
-        assert!(
-            ids.iter().eq(orders.keys()),
-            "what was {kind} is not what was accepted"
-        );
+        assert!(ids.iter().eq(orders.keys()), "what was {kind} is not what was accepted");
     }
     for event in settled {
         assert_eq!(event.causation_id.as_ref(), causes.get(&event.order_id));
@@ -189,32 +140,20 @@ fn check_order_per_article(promised: &Promised, placed: &[Logged], settled: &[Lo
     let by_article = |events: &[Logged]| {
         let mut orders: BTreeMap<Article, Vec<Uuid>> = BTreeMap::new();
         for event in events {
-            orders
-                .entry(event.article.clone())
-                .or_default()
-                .push(event.order_id);
+            orders.entry(event.article.clone()).or_default().push(event.order_id);
         }
         orders
     };
     let placed = by_article(placed);
-    assert_eq!(
-        placed,
-        by_article(settled),
-        "an article's orders were not settled in the order they were placed"
-    );
-    let place: BTreeMap<Uuid, usize> = placed
-        .values()
-        .flat_map(|ids| ids.iter().enumerate().map(|(place, id)| (*id, place)))
-        .collect();
+    assert_eq!(placed, by_article(settled), "an article's orders were not settled in the order they were placed");
+    let place: BTreeMap<Uuid, usize> =
+        placed.values().flat_map(|ids| ids.iter().enumerate().map(|(place, id)| (*id, place))).collect();
     for answered in promised.by_client.iter().chain([&promised.by_sql.orders]) {
         let mut last: BTreeMap<(&str, &str), usize> = BTreeMap::new();
         for order in answered {
             let place = place[&order.order_id];
             let before = last.insert((&order.tenant, &order.sku), place);
-            assert!(
-                before.is_none_or(|before| before < place),
-                "an order overtook one that was answered before it"
-            );
+            assert!(before.is_none_or(|before| before < place), "an order overtook one that was answered before it");
         }
     }
 }
@@ -222,42 +161,24 @@ fn check_order_per_article(promised: &Promised, placed: &[Logged], settled: &[Lo
 /// Whoever came first was served, and exactly what was reserved is gone from the stock.
 async fn check_stock(owner: &Client, promised: &Promised, placed: &[Logged], settled: &[Logged]) {
     let orders = promised.orders();
-    let outcome: BTreeMap<Uuid, Option<bool>> = settled
-        .iter()
-        .map(|event| (event.order_id, event.reserved))
-        .collect();
+    let outcome: BTreeMap<Uuid, Option<bool>> = settled.iter().map(|event| (event.order_id, event.reserved)).collect();
     let mut stock: BTreeMap<Article, i32> = BTreeMap::new();
     for event in placed {
         let quantity = orders[&event.order_id].quantity;
         let available = stock.entry(event.article.clone()).or_insert(STOCK_AT_FIRST);
         let enough = *available >= quantity;
-        assert_eq!(
-            outcome[&event.order_id],
-            Some(enough),
-            "order {} was decided wrongly",
-            event.order_id
-        );
+        assert_eq!(outcome[&event.order_id], Some(enough), "order {} was decided wrongly", event.order_id);
         *available -= if enough { quantity } else { 0 };
     }
     let found = rows(owner, "SELECT tenant_id, sku, available FROM orders.stock").await;
-    let found: BTreeMap<Article, i32> = found
-        .iter()
-        .map(|row| ((row.get(0), row.get(1)), row.get(2)))
-        .collect();
+    let found: BTreeMap<Article, i32> = found.iter().map(|row| ((row.get(0), row.get(1)), row.get(2))).collect();
     assert_eq!(found, stock);
-    let reserved = rows(
-        owner,
-        "SELECT order_id, status = 'reserved' FROM orders.customer_order",
-    )
-    .await;
+    let reserved = rows(owner, "SELECT order_id, status = 'reserved' FROM orders.customer_order").await;
     for row in &reserved {
         assert_eq!(outcome[&row.get(0)], Some(row.get(1)));
     }
 }
 
 async fn rows(owner: &Client, statement: &str) -> Vec<tokio_postgres::Row> {
-    owner
-        .query(statement, &[])
-        .await
-        .expect("the database can be asked")
+    owner.query(statement, &[]).await.expect("the database can be asked")
 }

@@ -58,23 +58,15 @@ impl PrivateDatabase {
         let scratch = Scratch::new();
         let data = scratch.path().join("data");
         let cluster = blocking(move || {
-            let programs = Programs::find()
-                .expect("tests need PostgreSQL's programs; `cargo xtask test` installs them");
-            Cluster::start(&programs, &data, ClusterOptions::default())
-                .expect("a private PostgreSQL can be started")
+            let programs =
+                Programs::find().expect("tests need PostgreSQL's programs; `cargo xtask test` installs them");
+            Cluster::start(&programs, &data, ClusterOptions::default()).expect("a private PostgreSQL can be started")
         });
         let cluster = cluster.await;
         let url = cluster.url("postgres");
         let platform = Platform::assemble(vec![service()]).expect("the service fits");
-        platform
-            .migrate(&DbConfig::new(&url))
-            .await
-            .expect("the migrations apply");
-        Self {
-            cluster: Some(cluster),
-            url,
-            scratch,
-        }
+        platform.migrate(&DbConfig::new(&url)).await.expect("the migrations apply");
+        Self { cluster: Some(cluster), url, scratch }
     }
 
     pub fn url(&self) -> &str {
@@ -83,15 +75,12 @@ impl PrivateDatabase {
 
     /// A connection as the owner, whom row-level security does not bind.
     pub async fn owner(&self) -> Client {
-        migrate::owner(&DbConfig::new(&self.url))
-            .await
-            .expect("the database can be reached")
+        migrate::owner(&DbConfig::new(&self.url)).await.expect("the database can be reached")
     }
 
     /// Ends the server at once, as a crash would.
     pub async fn crash(&mut self) {
-        self.with_cluster(|cluster| cluster.stop(Shutdown::Immediate))
-            .await;
+        self.with_cluster(|cluster| cluster.stop(Shutdown::Immediate)).await;
     }
 
     pub async fn restart(&mut self) {
@@ -102,10 +91,7 @@ impl PrivateDatabase {
         &mut self,
         work: impl FnOnce(&mut Cluster) -> Result<(), E> + Send + 'static,
     ) {
-        let mut cluster = self
-            .cluster
-            .take()
-            .expect("the cluster comes back from every use");
+        let mut cluster = self.cluster.take().expect("the cluster comes back from every use");
         let used = blocking(move || {
             work(&mut cluster).expect("the cluster does as it is told");
             cluster
@@ -115,9 +101,7 @@ impl PrivateDatabase {
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    tokio::task::spawn_blocking(work)
-        .await
-        .expect("blocking work ends well")
+    tokio::task::spawn_blocking(work).await.expect("blocking work ends well")
 }
 
 /// One process of the example; it dies with this value.
@@ -129,11 +113,7 @@ pub struct Program {
 impl Program {
     /// Runs the example with nothing of this process's environment but its PATH. Standard error goes to `log`.
     pub fn start(args: &[&str], variables: &[(&str, &str)], log: &Path) -> Self {
-        let file = File::options()
-            .create(true)
-            .append(true)
-            .open(log)
-            .expect("the log can be written");
+        let file = File::options().create(true).append(true).open(log).expect("the log can be written");
         let child = Command::new(env!("CARGO_BIN_EXE_onceward-example-orders"))
             .args(args)
             .env_clear()
@@ -145,10 +125,7 @@ impl Program {
             .kill_on_drop(true)
             .spawn()
             .expect("the example can be run");
-        Self {
-            child,
-            log: log.to_owned(),
-        }
+        Self { child, log: log.to_owned() }
     }
 
     /// Panics if the process ended by itself; the end of its log is printed then.
@@ -169,29 +146,16 @@ impl Program {
     /// SIGKILL, and nothing is left of it when this returns.
     pub async fn kill(&mut self) {
         self.assert_running();
-        self.child
-            .kill()
-            .await
-            .expect("our own child can be killed");
+        self.child.kill().await.expect("our own child can be killed");
     }
 
     /// SIGTERM, and its exit status.
     pub async fn terminate(&mut self) -> ExitStatus {
         self.assert_running();
-        let pid = self
-            .child
-            .id()
-            .expect("it was running a moment ago")
-            .to_string();
-        let sent = StdCommand::new("kill")
-            .args(["-TERM", &pid])
-            .status()
-            .expect("kill can be run");
+        let pid = self.child.id().expect("it was running a moment ago").to_string();
+        let sent = StdCommand::new("kill").args(["-TERM", &pid]).status().expect("kill can be run");
         assert!(sent.success());
-        self.child
-            .wait()
-            .await
-            .expect("our own child can be waited for")
+        self.child.wait().await.expect("our own child can be waited for")
     }
 
     fn log_tail(&self) -> String {
@@ -204,11 +168,7 @@ impl Program {
 impl Drop for Program {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!(
-                "the last lines of {}:\n{}",
-                self.log.display(),
-                self.log_tail()
-            );
+            eprintln!("the last lines of {}:\n{}", self.log.display(), self.log_tail());
         }
     }
 }
@@ -271,21 +231,14 @@ impl Fleet {
             ("ONCEWARD_HTTP_LISTEN", &self.listen),
             ("RUST_LOG", "warn"),
         ];
-        Program::start(
-            ROLES[number],
-            &variables,
-            &self.logs.join(format!("process-{number}.log")),
-        )
+        Program::start(ROLES[number], &variables, &self.logs.join(format!("process-{number}.log")))
     }
 }
 
 /// Waits until the API takes traffic.
 pub async fn wait_until_ready(api: &Api) {
     eventually("the API is ready", || async {
-        api.get("/health/ready")
-            .await
-            .ok()
-            .filter(|answer| answer.status == 200)
+        api.get("/health/ready").await.ok().filter(|answer| answer.status == 200)
     })
     .await;
 }

@@ -65,10 +65,7 @@ impl Seen {
 
     /// How often each 5xx status was seen, with and without a Retry-After.
     pub fn server_errors(&self) -> BTreeMap<(u16, bool), u64> {
-        self.server_errors
-            .lock()
-            .expect("no panic while held")
-            .clone()
+        self.server_errors.lock().expect("no panic while held").clone()
     }
 
     fn note(&self, answer: &Result<Answer, reqwest::Error>) {
@@ -79,12 +76,7 @@ impl Seen {
             }
             Ok(answer) if answer.status >= 500 => {
                 let kind = (answer.status, answer.header("retry-after").is_some());
-                *self
-                    .server_errors
-                    .lock()
-                    .expect("no panic while held")
-                    .entry(kind)
-                    .or_default() += 1;
+                *self.server_errors.lock().expect("no panic while held").entry(kind).or_default() += 1;
             }
             Ok(_) => {}
         }
@@ -111,11 +103,7 @@ impl Load {
             };
             clients.spawn(client.run(stop.clone()));
         }
-        Self {
-            seen,
-            stop,
-            clients,
-        }
+        Self { seen, stop, clients }
     }
 
     /// Lets every client bring its last command to an end; gives what was accepted, by client, in its order.
@@ -155,18 +143,9 @@ impl Client {
         let copies = self.rng.random_range(1..=MOST_COPIES);
         let this = &*self;
         let token = fleet::token(tenant);
-        let ids =
-            join_all((0..copies).map(|_| this.until_definite(&token, &key, sku, quantity))).await;
-        assert!(
-            ids.iter().all(|id| *id == ids[0]),
-            "{key} became several orders: {ids:?}"
-        );
-        Accepted {
-            order_id: ids[0],
-            tenant: tenant.to_owned(),
-            sku: sku.to_owned(),
-            quantity,
-        }
+        let ids = join_all((0..copies).map(|_| this.until_definite(&token, &key, sku, quantity))).await;
+        assert!(ids.iter().all(|id| *id == ids[0]), "{key} became several orders: {ids:?}");
+        Accepted { order_id: ids[0], tenant: tenant.to_owned(), sku: sku.to_owned(), quantity }
     }
 
     async fn until_definite(&self, token: &str, key: &str, sku: &str, quantity: i32) -> Uuid {

@@ -53,17 +53,9 @@ async fn run(config: DbConfig, seed: u64, stop: CancellationToken) -> Published 
             break;
         }
         let (tenant, sku, quantity) = random_order(&mut rng);
-        let order = Accepted {
-            order_id: Uuid::now_v7(),
-            tenant: tenant.to_owned(),
-            sku: sku.to_owned(),
-            quantity,
-        };
+        let order = Accepted { order_id: Uuid::now_v7(), tenant: tenant.to_owned(), sku: sku.to_owned(), quantity };
         let poisoned = number % POISON_EVERY == POISON_EVERY - 1;
-        let key = format!(
-            "{}-{number}",
-            if poisoned { "poison" } else { "other-team" }
-        );
+        let key = format!("{}-{number}", if poisoned { "poison" } else { "other-team" });
         until_committed(&config, &order, &key, poisoned).await;
         if poisoned {
             published.poisoned_keys.push(key);
@@ -83,11 +75,7 @@ async fn until_committed(config: &DbConfig, order: &Accepted, key: &str, poisone
             continue;
         };
         let first = publish(&mut client, order, key, poisoned).await;
-        if first.is_ok()
-            && publish(&mut client, order, key, poisoned)
-                .await
-                .is_ok_and(|id| id.is_none())
-        {
+        if first.is_ok() && publish(&mut client, order, key, poisoned).await.is_ok_and(|id| id.is_none()) {
             return;
         }
     }
@@ -95,23 +83,14 @@ async fn until_committed(config: &DbConfig, order: &Accepted, key: &str, poisone
 }
 
 /// The row and its message, in one transaction. `None`: the key was published before.
-async fn publish(
-    client: &mut Client,
-    order: &Accepted,
-    key: &str,
-    poisoned: bool,
-) -> Result<Option<Uuid>, Error> {
+async fn publish(client: &mut Client, order: &Accepted, key: &str, poisoned: bool) -> Result<Option<Uuid>, Error> {
     let tx = client.transaction().await?;
     let payload: Value = if poisoned {
         json!({"orderId": order.order_id, "sku": order.sku, "quantity": "poison"})
     } else {
         let statement = "INSERT INTO orders.customer_order (tenant_id, order_id, sku, quantity) VALUES ($1, $2, $3, $4)
                          ON CONFLICT DO NOTHING";
-        tx.execute(
-            statement,
-            &[&order.tenant, &order.order_id, &order.sku, &order.quantity],
-        )
-        .await?;
+        tx.execute(statement, &[&order.tenant, &order.order_id, &order.sku, &order.quantity]).await?;
         json!({"orderId": order.order_id, "sku": order.sku, "quantity": order.quantity})
     };
     let topic = format!("orders.events:tenant.{}.order.placed", order.tenant);

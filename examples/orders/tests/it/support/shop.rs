@@ -41,20 +41,12 @@ impl Shop {
         let api = Api::new(&platform.serve_http().await);
         let owner = platform.database().owner().await;
         let token = platform.token("acme");
-        Self {
-            platform,
-            api,
-            owner,
-            token,
-        }
+        Self { platform, api, owner, token }
     }
 
     /// Places an order and gives its id.
     pub async fn place(&self, key: &str, sku: &str, quantity: i32) -> String {
-        self.api
-            .place(&self.token, key, &json!({"sku": sku, "quantity": quantity}))
-            .await
-            .order_id()
+        self.api.place(&self.token, key, &json!({"sku": sku, "quantity": quantity})).await.order_id()
     }
 
     /// The order's status once it is no longer merely placed.
@@ -62,9 +54,7 @@ impl Shop {
         eventually("the order is settled", || async {
             let order = self.api.show(&self.token, order_id).await;
             assert_eq!(order.status, 200, "{}", order.body);
-            let status = order.body["status"]
-                .as_str()
-                .expect("an order has a status");
+            let status = order.body["status"].as_str().expect("an order has a status");
             (status != "placed").then(|| status.to_owned())
         })
         .await
@@ -75,15 +65,9 @@ impl Shop {
 pub async fn row_counts(owner: &Client) -> BTreeMap<&'static str, i64> {
     let mut counts = BTreeMap::new();
     for table in WRITTEN_TABLES {
-        let known = owner
-            .query_one("SELECT to_regclass($1) IS NOT NULL", &[table])
-            .await
-            .expect("a catalogue query");
+        let known = owner.query_one("SELECT to_regclass($1) IS NOT NULL", &[table]).await.expect("a catalogue query");
         if known.get(0) {
-            let row = owner
-                .query_one(&format!("SELECT count(*) FROM {table}"), &[])
-                .await
-                .expect("a count");
+            let row = owner.query_one(&format!("SELECT count(*) FROM {table}"), &[]).await.expect("a count");
             counts.insert(*table, row.get(0));
         }
     }
