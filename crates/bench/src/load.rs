@@ -2,7 +2,7 @@
 
 use crate::{
     server::{Bench, Instance},
-    service::Done,
+    service::{Done, Kind},
     store,
 };
 use onceward::{Db, Scope, TenantId, outbox};
@@ -114,7 +114,7 @@ pub(crate) async fn preload(instance: &Instance, clients: usize, count: u64, bat
 pub(crate) async fn publish(db: &Db, count: u64) -> anyhow::Result<()> {
     let mut tx = db.begin(scope()).await?;
     for _ in 0..count {
-        outbox::publish(&mut tx, &Done::new(false)).await?;
+        outbox::publish(&mut tx, &Done::new(Kind::Deduplicated)).await?;
     }
     Ok(tx.commit().await?)
 }

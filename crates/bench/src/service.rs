@@ -36,12 +36,24 @@ pub(crate) struct Done {
     pub amount_minor: String,
     pub note: String,
     #[serde(skip)]
-    pub keyed: bool,
+    pub kind: Kind,
+}
+
+/// What is asked of a publish.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A message of its own, without keys.
+    #[default]
+    Plain,
+    /// With an ordering key.
+    Ordered,
+    /// With an idempotency key of the business, by which a repeated publish is recognised.
+    Deduplicated,
 }
 
 impl Done {
-    pub(crate) fn new(keyed: bool) -> Self {
-        Self { id: Uuid::now_v7(), amount_minor: "129900".into(), note: "a payment was received".into(), keyed }
+    pub(crate) fn new(kind: Kind) -> Self {
+        Self { id: Uuid::now_v7(), amount_minor: "129900".into(), note: "a payment was received".into(), kind }
     }
 }
 
@@ -53,12 +65,11 @@ impl Event for Done {
     }
 
     fn ordering_key(&self) -> Option<String> {
-        self.keyed.then(|| self.id.to_string())
+        (self.kind == Kind::Ordered).then(|| self.id.to_string())
     }
 
-    /// A key of the business, so that the price of recognising duplicates is part of what is measured.
     fn idempotency_key(&self) -> Option<String> {
-        Some(format!("done:{}", self.id))
+        (self.kind == Kind::Deduplicated).then(|| format!("done:{}", self.id))
     }
 }
 

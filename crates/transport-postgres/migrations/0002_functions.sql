@@ -76,6 +76,44 @@ BEGIN
 END
 $$;
 
+-- The same for one message to one queue at most, which is what most transactions publish: no arrays, no joins, and as
+-- few statements as there can be. Every name is qualified, so it needs no search_path of its own.
+CREATE FUNCTION onceward.append_one(
+    p_topology bigint, p_bucket int, p_digest uuid, p_id uuid, p_lane int, p_version smallint, p_tenant text,
+    p_event_type text, p_topic text, p_ordering_key text, p_idempotency_key text, p_correlation_uuid uuid,
+    p_correlation text, p_causation text, p_aggregate_type text, p_aggregate_id text, p_headers text, p_payload text,
+    p_occurred timestamptz)
+    RETURNS int
+    LANGUAGE plpgsql SECURITY DEFINER
+    AS $$
+DECLARE
+    v_xid pg_catalog.xid8 := pg_catalog.pg_current_xact_id();
+BEGIN
+    IF p_bucket IS NOT NULL THEN
+        PERFORM pg_catalog.pg_advisory_xact_lock(19011, p_bucket);
+    END IF;
+    IF p_digest IS NOT NULL THEN
+        BEGIN
+            INSERT INTO onceward.message_key (digest, epoch) SELECT p_digest, s.epoch FROM onceward.log_state s;
+        EXCEPTION WHEN unique_violation THEN
+            RETURN 0;
+        END;
+    END IF;
+    INSERT INTO onceward.message_log (
+        seq, xid, created_at, occurred_at, id, correlation_uuid, epoch, lane_id, copy, version, tenant_id, event_type, topic,
+        ordering_key, idempotency_key, correlation_id, causation_id, aggregate_type, aggregate_id, headers, payload)
+    SELECT pg_catalog.nextval('onceward.message_seq'::pg_catalog.regclass), v_xid, pg_catalog.clock_timestamp(), p_occurred,
+        p_id, p_correlation_uuid, s.epoch, p_lane, 0, p_version, p_tenant, p_event_type, p_topic, p_ordering_key,
+        p_idempotency_key, p_correlation, p_causation, p_aggregate_type, p_aggregate_id, p_headers::pg_catalog.jsonb,
+        p_payload::pg_catalog.jsonb
+    FROM onceward.log_state s WHERE s.topology_version OPERATOR(pg_catalog.=) p_topology;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the topology changed' USING ERRCODE = 'OW001';
+    END IF;
+    RETURN 1;
+END
+$$;
+
 -- The lane's number, making the lane at first use.
 CREATE FUNCTION onceward.lane_of(p_queue int, p_tenant text, p_priority smallint, p_shard smallint) RETURNS int
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp

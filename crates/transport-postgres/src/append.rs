@@ -75,6 +75,51 @@ pub async fn append(bus: &PostgresTransport, tx: &mut Tx, message: Outgoing) -> 
     Ok(())
 }
 
+impl Row {
+    /// The only row of its transaction, without arrays.
+    async fn write(&self, topology: i64, connection: &Connection, statement: &Statement) -> Result<(), DbError> {
+        let message = &self.message;
+        let envelope = &message.envelope;
+        let correlation = envelope.correlation_id.as_str();
+        let correlation_uuid = canonical_uuid(correlation);
+        let aggregate = message.aggregate.as_ref().map(|(kind, id)| (kind.as_str(), id.as_str())).unzip();
+        connection
+            .run(
+                statement,
+                &[
+                    &topology,
+                    &self.bucket,
+                    &self.digest,
+                    &envelope.event_id,
+                    &self.lanes.first().copied().unwrap_or(0),
+                    &stored_version(envelope),
+                    &envelope.tenant_id.as_str(),
+                    &envelope.event_type.name(),
+                    &message.topic.to_string(),
+                    &message.ordering_key,
+                    &message.deduplicate.then(|| envelope.idempotency_key.as_str()),
+                    &correlation_uuid,
+                    &correlation_uuid.is_none().then_some(correlation),
+                    &envelope.causation_id,
+                    &aggregate.0,
+                    &aggregate.1,
+                    &stored_headers(envelope).map(|headers| headers.to_string()),
+                    &envelope.payload.to_string(),
+                    &occurred_earlier(envelope),
+                ],
+            )
+            .await
+            .map(drop)
+    }
+}
+
+impl AppendBuffer {
+    /// One message to one queue at most, to be handled at once.
+    fn only_one(&self) -> bool {
+        matches!(&self.rows[..], [row] if row.lanes.len() <= 1 && row.message.delay.is_none())
+    }
+}
+
 impl CommitBuffer for AppendBuffer {
     fn len(&self) -> usize {
         self.rows.len()
@@ -85,13 +130,15 @@ impl CommitBuffer for AppendBuffer {
     }
 
     fn statement(&self) -> &'static str {
-        store::APPEND
+        if self.only_one() { store::APPEND_ONE } else { store::APPEND }
     }
 
     fn write<'a>(&'a self, connection: &'a Connection, statement: &'a Statement) -> BoxFuture<'a, Result<(), DbError>> {
-        let columns = Columns::of(&self.rows);
         Box::pin(async move {
-            let written = columns.write(self.topology_version, connection, statement).await;
+            let written = match &self.rows[..] {
+                [row] if self.only_one() => row.write(self.topology_version, connection, statement).await,
+                rows => Columns::of(rows).write(self.topology_version, connection, statement).await,
+            };
             if let Err(error) = &written
                 && error.sql_state().is_some_and(|state| state.code() == TOPOLOGY_CHANGED)
             {
@@ -165,7 +212,7 @@ impl<'a> Columns<'a> {
         self.digest.push(row.digest);
         self.lane.push(lane);
         self.copy.push(copy);
-        self.version.push(i16::try_from(envelope.event_type.version()).unwrap_or(i16::MAX));
+        self.version.push(stored_version(envelope));
         self.tenant.push(envelope.tenant_id.as_str());
         self.event_type.push(envelope.event_type.name());
         self.topic.push(message.topic.to_string());
@@ -216,6 +263,10 @@ impl<'a> Columns<'a> {
             .await
             .map(drop)
     }
+}
+
+fn stored_version(envelope: &Envelope) -> i16 {
+    i16::try_from(envelope.event_type.version()).unwrap_or(i16::MAX)
 }
 
 /// The UUID that prints exactly as `text`.

@@ -95,7 +95,7 @@ pub struct PostgresBusConfig {
 
 impl Default for PostgresBusConfig {
     fn default() -> Self {
-        Self { poll_ms: 1_000, notify_interval_ms: 5, lanes_per_turn: 64 }
+        Self { poll_ms: 1_000, notify_interval_ms: 10, lanes_per_turn: 64 }
     }
 }
 

@@ -1,6 +1,8 @@
 //! All statements of the bus. What they do is in the migrations' functions of the same names.
 
 pub const APPEND: &str = "SELECT onceward.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)";
+pub const APPEND_ONE: &str =
+    "SELECT onceward.append_one($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)";
 pub const LANE_OF: &str = "SELECT onceward.lane_of($1, $2, $3, $4)";
 pub const LANE_INFO: &str = "SELECT lane_id, queue_id, tenant_id, priority FROM onceward.lane_info($1)";
 pub const LANES_WITH_WORK: &str = "SELECT lane_id, tenant_id, priority FROM onceward.lanes_with_work($1)";
