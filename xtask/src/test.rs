@@ -16,7 +16,9 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Fa
     let cargo_args = if without_services { &args[1..] } else { args };
 
     let mut test = workspace.cargo();
-    test.args(["test", "--workspace"]).args(cargo_args).env("ONCEWARD_TEST_BIN_DIR", &workspace.bin_dir);
+    test.args(["test", "--workspace", "--no-fail-fast"])
+        .args(cargo_args)
+        .env("ONCEWARD_TEST_BIN_DIR", &workspace.bin_dir);
     let lease = if without_services {
         println!("no servers, as asked: tests that need one will fail");
         None

@@ -25,6 +25,9 @@ pub enum DbError {
     /// A statement of this transaction failed earlier, so committing it would silently do nothing.
     #[error("the transaction was already aborted by an earlier error")]
     Aborted,
+    /// Something this transaction relied on has changed; nothing was written, and the same call may work now.
+    #[error("{0}")]
+    Stale(String),
     /// A migration is missing, changed or failed.
     #[error("{0}")]
     Migration(String),
@@ -58,6 +61,7 @@ impl DbError {
     /// Trying the whole transaction again may succeed.
     pub fn is_transient(&self) -> bool {
         self.is_unavailable()
+            || matches!(self, Self::Stale(_))
             || self.sql_state().is_some_and(|state| {
                 [
                     SqlState::T_R_SERIALIZATION_FAILURE,

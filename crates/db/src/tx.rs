@@ -190,7 +190,8 @@ impl Tx {
                 let statement = self.note(connection.prepare(buffer.statement()).await)?;
                 let write = self.after_prelude(buffer.write(connection, &statement));
                 let (written, committed) = join(write, self.end("COMMIT")).await;
-                written?;
+                // Both are on their way at once, so a connection lost before either answer leaves it open.
+                written.map_err(unknown_if_lost)?;
                 committed?;
                 self.started.store(false, Ordering::Release);
                 buffer.committed();
@@ -231,10 +232,7 @@ impl Tx {
     }
 
     async fn end(&self, statements: &str) -> Result<(), DbError> {
-        self.connection()
-            .batch(statements)
-            .await
-            .map_err(|error| if error.is_unavailable() { DbError::OutcomeUnknown } else { error })
+        self.connection().batch(statements).await.map_err(unknown_if_lost)
     }
 
     fn connection(&self) -> &Connection {
@@ -269,6 +267,11 @@ impl Tx {
         }
         result
     }
+}
+
+/// A connection that broke while a commit was under way may have committed.
+fn unknown_if_lost(error: DbError) -> DbError {
+    if error.is_unavailable() { DbError::OutcomeUnknown } else { error }
 }
 
 impl Drop for Tx {

@@ -41,4 +41,5 @@ pub mod prelude {
         Schedule, Service, StatusCode, TenantId, Topology, Tx, outbox,
     };
     pub use onceward_web::{axum::extract::Path, problem::codes};
+    pub use serde_json::json;
 }

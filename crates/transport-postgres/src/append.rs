@@ -143,9 +143,7 @@ impl CommitBuffer for AppendBuffer {
                 && error.sql_state().is_some_and(|state| state.code() == TOPOLOGY_CHANGED)
             {
                 self.bus.routes().forget();
-                return Err(DbError::Unavailable(
-                    "the topology changed while this was being published; try again".into(),
-                ));
+                return Err(DbError::Stale("the topology changed while this was being published; try again".into()));
             }
             written
         })

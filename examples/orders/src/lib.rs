@@ -92,12 +92,12 @@ async fn place_order(command: Command<PlaceOrder>) -> Result<Response, Problem> 
     let order = OrderPlaced { order_id: Uuid::now_v7(), sku, quantity };
     store::insert_order(&command.tx, order.order_id, &order.sku, order.quantity).await?;
     outbox::publish(&mut command.tx, &order).await?;
-    let body = serde_json::json!({ "orderId": order.order_id });
-    command.accepted(&format!("/api/orders/{}", order.order_id), &body).await
+    command.accepted(&format!("/api/orders/{}", order.order_id), &json!({ "orderId": order.order_id })).await
 }
 
 async fn show_order(Path(id): Path<Uuid>, reader: Reader) -> Result<Response, Problem> {
-    let order = store::find_order(&reader.tx, id).await?.ok_or_else(|| Problem::new(codes::NOT_FOUND))?;
+    let missing = || Problem::new(codes::NOT_FOUND).detail("there is no such order");
+    let order = store::find_order(&reader.tx, id).await?.ok_or_else(missing)?;
     reader.respond(&order).await
 }
 

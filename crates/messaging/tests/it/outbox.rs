@@ -47,6 +47,27 @@ async fn a_rolled_back_transaction_publishes_nothing() {
     assert_eq!(count(&owner, LOGGED).await, 1);
 }
 
+/// A lone message travels as text and several as parameters; neither may change a character.
+#[tokio::test]
+async fn text_comes_back_as_it_went_whatever_characters_it_holds() {
+    let platform = platform().await;
+    let owner = platform.database().owner().await;
+    let text = r#"it's "$1"; \' E'\x27' -- /* */ COMMIT; {} \n ß 漢 🫖"#;
+    let odd = || job("acme", text).ordered_by(text);
+    publish(platform.db(), "acme", [odd().once_per(format!("alone {text}"))]).await;
+    publish(platform.db(), "acme", [odd().once_per(format!("first {text}")), odd()]).await;
+    let rows = owner
+        .query("SELECT payload, ordering_key, idempotency_key FROM onceward.message_log ORDER BY seq", &[])
+        .await
+        .expect("rows");
+    let keys: Vec<Option<String>> = rows.iter().map(|row| row.get(2)).collect();
+    assert_eq!(keys, [Some(format!("alone {text}")), Some(format!("first {text}")), None]);
+    for row in &rows {
+        assert_eq!(row.get::<_, serde_json::Value>(0), odd().payload);
+        assert_eq!(row.get::<_, &str>(1), text);
+    }
+}
+
 #[tokio::test]
 async fn many_messages_are_written_by_one_statement() {
     let platform = platform().await;

@@ -36,11 +36,26 @@ pub(super) fn checked<B: DeserializeOwned>(
     if let Some(schema_id) = schema_id {
         schemas.validate(schema_id, &value).map_err(invalid)?;
     }
+    if let Some(path) = nul(&value, "") {
+        return Err(Problem::new(codes::VALIDATION_FAILED)
+            .detail("The body holds a NUL character, which cannot be stored.")
+            .error(path, "must not contain the character U+0000"));
+    }
     serde_json::from_value(value).map_err(|error| {
         Problem::new(codes::VALIDATION_FAILED)
             .detail("The body does not have the form this route expects.")
             .error("", error.to_string())
     })
+}
+
+/// Where in `value` a text holds U+0000, which PostgreSQL has no place for.
+fn nul(value: &Value, path: &str) -> Option<String> {
+    match value {
+        Value::String(text) => text.contains('\0').then(|| path.to_owned()),
+        Value::Array(items) => items.iter().enumerate().find_map(|(n, item)| nul(item, &format!("{path}/{n}"))),
+        Value::Object(fields) => fields.iter().find_map(|(name, field)| nul(field, &format!("{path}/{name}"))),
+        _ => None,
+    }
 }
 
 fn parse(headers: &HeaderMap, bytes: &[u8]) -> Result<Value, Problem> {
@@ -79,6 +94,13 @@ fn invalid(error: SchemaError) -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_nul_character_is_found_by_its_path() {
+        let value = serde_json::json!({"note": "fine", "lines": [{"text": "a\0b"}]});
+        assert_eq!(nul(&value, "").as_deref(), Some("/lines/0/text"));
+        assert_eq!(nul(&serde_json::json!({"note": "\\u0000"}), ""), None);
+    }
     use axum::http::HeaderValue;
 
     fn with_type(content_type: &'static str) -> HeaderMap {
