@@ -121,12 +121,12 @@ impl LaneQueue {
 
     /// Locks and reads lanes. The caller settles, or drops it to hand everything back.
     pub(crate) async fn begin_turn(&self, limit: usize) -> Result<Option<LaneTurn>, TransportError> {
-        let lanes = self.shared.pick(self.subscription.concurrency, self.config.lanes_per_turn);
+        let lanes = self.shared.pick(self.subscription.concurrency, self.config.lanes_per_turn.min(limit.max(1)));
         if lanes.is_empty() {
             return Ok(None);
         }
         let guard = LaneGuard { shared: self.shared.clone(), lanes };
-        let per_lane = i32::try_from(limit.div_ceil(guard.lanes.len())).unwrap_or(i32::MAX);
+        let per_lane = i32::try_from((limit / guard.lanes.len()).max(1)).unwrap_or(i32::MAX);
         let ids: Vec<i32> = guard.lanes.iter().map(|lane| lane.id).collect();
         let tx = self.db.begin(Scope::platform("onceward")).await?;
         let rows = tx.query(store::TAKE_TURNS, &[&ids, &per_lane]).await?;

@@ -122,9 +122,9 @@ mod tests {
     }
 
     #[test]
-    fn web_may_use_db_and_envelope_only() {
+    fn web_may_not_use_a_transport_though_it_is_below() {
         let found =
-            findings("[package]\nname = \"onceward-web\"\n[dependencies.onceward-messaging]\nworkspace = true\n");
+            findings("[package]\nname = \"onceward-web\"\n[dependencies.onceward-transport]\nworkspace = true\n");
         assert_eq!(found.len(), 1);
         assert!(found[0].1.contains("may only use"), "{found:?}");
     }
