@@ -37,7 +37,7 @@ impl Bench {
         let name = format!("bench_{}", Uuid::now_v7().simple());
         let (maintenance, url) = match &server {
             Server::Private { cluster, .. } => (cluster.url("postgres"), cluster.url(&name)),
-            Server::Given(url) => (url.clone(), sibling(url, &name)),
+            Server::Given(url) => (url.clone(), DbConfig::sibling_url(url, &name)),
         };
         let admin =
             migrate::owner(&DbConfig::new(&maintenance)).await.context("the server to measure cannot be reached")?;
@@ -115,11 +115,4 @@ fn private() -> anyhow::Result<Server> {
     let folder = std::env::temp_dir().join(format!("onceward-bench-{}", Uuid::now_v7().simple()));
     let cluster = Box::new(Cluster::start(&programs, &folder, ClusterOptions::default())?);
     Ok(Server::Private { cluster, folder })
-}
-
-fn sibling(url: &str, name: &str) -> String {
-    let (address, parameters) = url.split_once('?').map_or((url, String::new()), |(a, p)| (a, format!("?{p}")));
-    let start = address.find("://").map_or(0, |at| at + 3);
-    let end = address[start..].find('/').map_or(address.len(), |slash| start + slash);
-    format!("{}/{name}{parameters}", &address[..end])
 }

@@ -32,6 +32,14 @@ impl DbConfig {
         }
     }
 
+    /// The URL of another database on the server of `url`. The name is the last part of the path.
+    pub fn sibling_url(url: &str, database: &str) -> String {
+        let (address, parameters) = url.split_once('?').map_or((url, String::new()), |(a, p)| (a, format!("?{p}")));
+        let start = address.find("://").map_or(0, |scheme| scheme + 3);
+        let end = address[start..].find('/').map_or(address.len(), |slash| start + slash);
+        format!("{}/{database}{parameters}", &address[..end])
+    }
+
     pub(crate) fn driver_config(&self) -> Result<tokio_postgres::Config, DbError> {
         let mut config: tokio_postgres::Config = self.url.parse().map_err(|error| {
             DbError::Config(format!(
@@ -43,5 +51,19 @@ impl DbConfig {
             config.application_name("onceward");
         }
         Ok(config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sibling_keeps_everything_but_the_name() {
+        let socket = DbConfig::sibling_url("postgres://me@%2Ftmp%2Fs:5432/postgres", "other");
+        assert_eq!(socket, "postgres://me@%2Ftmp%2Fs:5432/other");
+        let parameters = DbConfig::sibling_url("postgres://me:pw@host/db?sslmode=require", "other");
+        assert_eq!(parameters, "postgres://me:pw@host/other?sslmode=require");
+        assert_eq!(DbConfig::sibling_url("postgres://host", "other"), "postgres://host/other");
     }
 }

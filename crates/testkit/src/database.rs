@@ -34,7 +34,7 @@ impl TestDb {
 
     /// Its URL.
     pub fn url(&self) -> String {
-        with_database(&self.server, &self.name)
+        DbConfig::sibling_url(&self.server, &self.name)
     }
 
     /// Its settings.
@@ -101,13 +101,4 @@ fn end_with_this_process(cluster: &Cluster) {
     if let Err(error) = watching {
         eprintln!("the private PostgreSQL of this test run stays up: {error}");
     }
-}
-
-/// The same server, another database. The name is the last part of the path.
-fn with_database(server: &str, name: &str) -> String {
-    let (address, parameters) = server.split_once('?').map_or((server, None), |(address, rest)| (address, Some(rest)));
-    let start = address.find("://").map_or(0, |scheme| scheme + 3);
-    let end = address[start..].find('/').map_or(address.len(), |slash| start + slash);
-    let parameters = parameters.map_or(String::new(), |parameters| format!("?{parameters}"));
-    format!("{}/{name}{parameters}", &address[..end])
 }

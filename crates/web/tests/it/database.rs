@@ -49,7 +49,7 @@ impl Database {
             Ok(url) => (url, None),
             Err(_) => private_server(),
         };
-        let url = with_database(&server_url, &name);
+        let url = DbConfig::sibling_url(&server_url, &name);
         let database = Self { url, name, server_url, private };
         database.as_owner(format!("CREATE DATABASE {}", database.name));
         let config = DbConfig::new(&database.url);
@@ -88,19 +88,6 @@ fn private_server() -> (String, Option<(Cluster, PathBuf)>) {
         ClusterOptions { settings: settings.map(|(name, value)| (name.into(), value.into())).into(), port: None };
     let cluster = Cluster::start(&programs, &folder, options).unwrap();
     (cluster.url("postgres"), Some((cluster, folder)))
-}
-
-/// `url` with another database name in it.
-fn with_database(url: &str, name: &str) -> String {
-    let (address, options) = url.split_once('?').unwrap_or((url, ""));
-    let server = match address.rfind('/') {
-        Some(at) if at > "postgres://".len() => &address[..at],
-        _ => address,
-    };
-    match options {
-        "" => format!("{server}/{name}"),
-        options => format!("{server}/{name}?{options}"),
-    }
 }
 
 /// Tests have runtimes of their own, and this outlives each of them.
