@@ -28,7 +28,7 @@ pub mod wake;
 
 use async_trait::async_trait;
 use onceward_db::{Db, Migration, Migrations, RequiredTable};
-use onceward_transport::{Capabilities, Intake, Subscription, Transport, TransportError};
+use onceward_transport::{Intake, Subscription, Transport, TransportError};
 use std::sync::Arc;
 
 /// The schema `onceward`.
@@ -139,16 +139,6 @@ impl PostgresTransport {
 
 #[async_trait]
 impl Transport for PostgresTransport {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            settles_in_transaction: true,
-            orders_per_key: true,
-            fair_between_tenants: true,
-            delays: true,
-            priorities: true,
-        }
-    }
-
     async fn open(&self, subscription: Subscription) -> Result<Box<dyn Intake>, TransportError> {
         let queue = self.routes.queue(&subscription.queue).await?;
         Ok(Box::new(queue::LaneQueue::open(

@@ -181,9 +181,9 @@ impl LaneGuard {
         &self.shared
     }
 
-    /// Whose lane it is.
-    pub(crate) fn tenant(&self, lane_id: i32) -> Option<&TenantId> {
-        self.lanes.iter().find(|lane| lane.id == lane_id).map(|lane| &lane.tenant)
+    /// The lane of this number.
+    pub(crate) fn lane(&self, lane_id: i32) -> Option<&Lane> {
+        self.lanes.iter().find(|lane| lane.id == lane_id)
     }
 
     /// Gives the lanes back; `more` tells for each whether there may be more in it.
@@ -213,7 +213,9 @@ impl Intake for LaneQueue {
         let Some(turn) = self.begin_turn(limit).await? else {
             return Ok(None);
         };
-        self.note_start(&turn).await?;
+        if self.subscription.isolate_killers {
+            self.note_start(&turn).await?;
+        }
         Ok(Some(Box::new(turn)))
     }
 

@@ -173,6 +173,7 @@ fn delivery(row: &Row, attempt: u32) -> Result<Delivery, String> {
         envelope,
         topic: row.get("topic"),
         ordering_key: row.get("ordering_key"),
+        priority: 0,
         queue_tenant: tenant,
         attempt,
         published_at,

@@ -52,9 +52,11 @@ impl LaneTurn {
         for head in read.heads {
             let lane_id = head.lane_id;
             let mut found = by_lane.remove(&lane_id).unwrap_or_default();
-            let tenant = turn.guard.tenant(lane_id).cloned();
-            for delivery in found.iter_mut().filter_map(|found| found.message.as_mut().ok()) {
-                delivery.queue_tenant = tenant.clone().unwrap_or_else(|| delivery.queue_tenant.clone());
+            if let Some(lane) = turn.guard.lane(lane_id) {
+                for delivery in found.iter_mut().filter_map(|found| found.message.as_mut().ok()) {
+                    delivery.queue_tenant = lane.tenant.clone();
+                    delivery.priority = lane.priority.clamp(0, 9).unsigned_abs() as u8;
+                }
             }
             turn.add_lane(head, found, usize::try_from(per_lane).unwrap_or(usize::MAX));
         }

@@ -13,6 +13,8 @@ pub struct Delivery {
     pub topic: String,
     /// Messages with equal keys are handled one after the other.
     pub ordering_key: Option<String>,
+    /// 0 is the lowest.
+    pub priority: u8,
     /// The tenant in whose queue the message was found; differs from the envelope's only if somebody tampered.
     pub queue_tenant: TenantId,
     /// 1 for the first time.
@@ -74,6 +76,8 @@ pub enum DeadReason {
     Malformed,
     /// A version older than any this consumer still handles.
     RetiredVersion,
+    /// The bus did not want it.
+    RefusedByBus,
 }
 
 impl DeadReason {
@@ -88,6 +92,7 @@ impl DeadReason {
             Self::DeliveryLimit => "delivery_limit",
             Self::Malformed => "malformed",
             Self::RetiredVersion => "retired_version",
+            Self::RefusedByBus => "refused_by_bus",
         }
     }
 }

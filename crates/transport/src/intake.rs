@@ -1,6 +1,6 @@
 //! Reading from a bus.
 
-use crate::{Capabilities, Delivery, Settlement, TransportError};
+use crate::{Delivery, Settlement, TransportError};
 use async_trait::async_trait;
 use onceward_db::Tx;
 use std::time::Duration;
@@ -16,13 +16,13 @@ pub struct Subscription {
     pub ordered: bool,
     /// How many turns or leases will be asked for at the same time.
     pub concurrency: usize,
+    /// Count how often a turn is begun, so that a message that kills its workers is found and isolated.
+    pub isolate_killers: bool,
 }
 
 /// A bus.
 #[async_trait]
 pub trait Transport: Send + Sync {
-    /// What it can do by itself.
-    fn capabilities(&self) -> Capabilities;
     /// Opens a queue for a consumer.
     async fn open(&self, subscription: Subscription) -> Result<Box<dyn Intake>, TransportError>;
 }

@@ -81,6 +81,7 @@ fn subscription(consumer: &Consumer) -> Subscription {
         queue: consumer.queue.clone(),
         ordered: consumer.ordered,
         concurrency: consumer.concurrency,
+        isolate_killers: true,
     }
 }
 

@@ -31,9 +31,9 @@ fn sample<T>(runner: &mut TestRunner, strategy: impl Strategy<Value = T>, count:
 /// One queue a pattern, on an exchange of each kind.
 fn topology(patterns: &[String]) -> Topology {
     let mut topology = Topology::new()
-        .exchange(Exchange { name: "by-topic".into(), kind: ExchangeKind::Topic })
-        .exchange(Exchange { name: "by-name".into(), kind: ExchangeKind::Direct })
-        .exchange(Exchange { name: "to-all".into(), kind: ExchangeKind::Fanout });
+        .exchange(Exchange::topic("by-topic"))
+        .exchange(Exchange::direct("by-name"))
+        .exchange(Exchange::fanout("to-all"));
     for (n, pattern) in patterns.iter().enumerate() {
         let queue = format!("q{n:03}");
         topology = topology.queue(Queue::work(&queue).shards(1));

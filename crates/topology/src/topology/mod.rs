@@ -51,22 +51,31 @@ pub struct Exchange {
     pub name: String,
     /// How it routes.
     pub kind: ExchangeKind,
+    /// Into how many parts a bus that splits it keeps it; 8 unless said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partitions: Option<u16>,
 }
 
 impl Exchange {
     /// Routes by pattern.
     pub fn topic(name: impl Into<String>) -> Self {
-        Self { name: name.into(), kind: ExchangeKind::Topic }
+        Self { name: name.into(), kind: ExchangeKind::Topic, partitions: None }
     }
 
     /// Routes by equality.
     pub fn direct(name: impl Into<String>) -> Self {
-        Self { name: name.into(), kind: ExchangeKind::Direct }
+        Self { name: name.into(), kind: ExchangeKind::Direct, partitions: None }
     }
 
     /// Routes to every bound queue.
     pub fn fanout(name: impl Into<String>) -> Self {
-        Self { name: name.into(), kind: ExchangeKind::Fanout }
+        Self { name: name.into(), kind: ExchangeKind::Fanout, partitions: None }
+    }
+
+    /// Keeps it in so many parts on a bus that splits it, 1 to 1024. Keys stay in their part, so it is chosen once.
+    pub fn partitions(mut self, partitions: u16) -> Self {
+        self.partitions = Some(partitions);
+        self
     }
 }
 

@@ -25,7 +25,13 @@ async fn database() -> TestDb {
 async fn reader(database: &TestDb) -> Box<dyn Intake> {
     let db = Db::connect(database.config()).expect("the settings are valid");
     let config = PostgresBusConfig { poll_ms: 20, ..PostgresBusConfig::default() };
-    let subscription = Subscription { consumer: "reader".into(), queue: QUEUE.into(), ordered: true, concurrency: 1 };
+    let subscription = Subscription {
+        consumer: "reader".into(),
+        queue: QUEUE.into(),
+        ordered: true,
+        concurrency: 1,
+        isolate_killers: true,
+    };
     let bus = PostgresTransport::new(db, config);
     bus.open(subscription).await.expect("the queue is declared")
 }

@@ -1,0 +1,99 @@
+//! Where a broker is, and with which credentials. They are read anew for every connection.
+
+use crate::BrokerError;
+use std::{fmt, path::PathBuf, time::Duration};
+
+/// A broker's URL, or the file that holds it.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Address {
+    /// The URL itself.
+    Url(String),
+    /// A file with the URL in it, such as a mounted secret that is rotated.
+    File(PathBuf),
+}
+
+impl Address {
+    /// The URL as it is now.
+    pub fn read(&self) -> Result<String, BrokerError> {
+        match self {
+            Self::Url(url) => Ok(url.clone()),
+            Self::File(path) => std::fs::read_to_string(path)
+                .map(|text| text.trim().to_owned())
+                .map_err(|error| BrokerError::Misconfigured(format!("cannot read {}: {error}", path.display()))),
+        }
+    }
+}
+
+impl fmt::Debug for Address {
+    /// Without the credentials.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Url(url) => write!(f, "{}", without_credentials(url)),
+            Self::File(path) => write!(f, "the URL in {}", path.display()),
+        }
+    }
+}
+
+/// The URL with user and password taken out.
+pub fn without_credentials(url: &str) -> String {
+    match url.split_once("://") {
+        Some((scheme, rest)) => {
+            let end = rest.find(['/', '?']).unwrap_or(rest.len());
+            let (authority, path) = rest.split_at(end);
+            let hosts = authority.rsplit_once('@').map_or(authority, |(_, hosts)| hosts);
+            let path = path.split('?').next().unwrap_or_default();
+            format!("{scheme}://{hosts}{path}")
+        }
+        None => "(not a URL)".to_owned(),
+    }
+}
+
+/// How a broker is spoken to; what each means is in `config/default.toml`.
+#[derive(Clone, Debug)]
+pub struct BrokerConfig {
+    /// Where it is.
+    pub address: Address,
+    /// How long connecting may take.
+    pub connect_timeout: Duration,
+    /// How long a broker may be silent before the connection counts as lost.
+    pub heartbeat: Duration,
+    /// How long the answers to one batch of parcels may take.
+    pub publish_timeout: Duration,
+}
+
+impl BrokerConfig {
+    /// The documented values.
+    pub fn new(address: Address) -> Self {
+        Self {
+            address,
+            connect_timeout: Duration::from_secs(5),
+            heartbeat: Duration::from_secs(10),
+            publish_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_never_shown() {
+        let shown = |url: &str| format!("{:?}", Address::Url(url.to_owned()));
+        assert_eq!(shown("amqp://user:se@cret@host:5672/%2f?x=y"), "amqp://host:5672/%2f");
+        assert_eq!(shown("kafka://a:1,b:2"), "kafka://a:1,b:2");
+        assert_eq!(shown("secret"), "(not a URL)");
+    }
+
+    #[test]
+    fn a_file_is_read_anew_each_time() {
+        let path = std::env::temp_dir().join(format!("onceward-address-{}", std::process::id()));
+        let address = Address::File(path.clone());
+        for url in ["redis://old", "redis://new"] {
+            std::fs::write(&path, format!("{url}\n")).unwrap();
+            assert_eq!(address.read().unwrap(), url);
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert!(address.read().is_err());
+    }
+}
