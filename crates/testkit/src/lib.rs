@@ -5,8 +5,10 @@
 
 mod database;
 mod platform;
+mod proxy;
 mod wait;
 
 pub use database::TestDb;
 pub use platform::TestPlatform;
+pub use proxy::Proxy;
 pub use wait::{PATIENCE, eventually};
