@@ -6,7 +6,7 @@ use crate::{
     store,
 };
 use anyhow::Context;
-use onceward::{Config, Db, DbConfig, Platform, db::migrate, runtime::Running};
+use onceward::{Config, Db, DbConfig, Platform, db::migrate, runtime::Running, transport::BusKind};
 use onceward_local_postgres::{Cluster, ClusterOptions, Programs};
 use std::{path::PathBuf, sync::Arc};
 use tokio_postgres::Client;
@@ -47,7 +47,7 @@ impl Bench {
         let mut config = Config::load_with(None, |_| None)?;
         config.database.url.clone_from(&url);
         config.database.pool_size = settings.clients + 8;
-        platform.migrate(&config.db()).await?;
+        platform.migrate(&config.db(), BusKind::Postgres).await?;
         Ok(Self { seen, url, platform, config, server, name })
     }
 

@@ -4,6 +4,7 @@
 //! - [`consumer`]: declares who handles what, and runs it: receive → check tenant → validate →
 //!   handle → settle, with retries, order per key, dead letters.
 //! - [`inbox`]: remembers what was handled, for buses that may deliver twice.
+//! - [`relay`] and [`landing`]: the way over an external bus, there and back.
 //! - [`schedule`]: cron ticks that are published once across all instances.
 //!
 //! Delivery is at least once; effects are applied once.
@@ -12,8 +13,10 @@ pub mod consumer;
 mod event;
 mod failure;
 pub mod inbox;
+pub mod landing;
 pub mod measure;
 pub mod outbox;
+pub mod relay;
 pub mod schedule;
 mod store;
 

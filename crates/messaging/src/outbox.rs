@@ -6,8 +6,8 @@ use onceward_envelope::{
     Clock, ENVELOPE_SCHEMA_VERSION, Envelope, EventType, IdempotencyKey, Ids, SchemaError, SchemaRegistry, SystemClock,
     SystemIds, TenantId,
 };
-use onceward_topology::Topic;
-use onceward_transport::TransportError;
+use onceward_topology::{Queue, Topic};
+use onceward_transport::{DeadReason, Delivery, TransportError};
 use onceward_transport_postgres::{
     PostgresTransport,
     append::{self, Outgoing},
@@ -158,6 +158,39 @@ pub async fn send(tx: &mut Tx, message: NewMessage) -> Result<Uuid, PublishError
     let id = outgoing.envelope.event_id;
     append::append(&publisher.bus, tx, outgoing).await?;
     Ok(id)
+}
+
+/// The extension attribute that tells why a copy of a message lies with the dead letters.
+const DEAD_LETTER: &str = "deadLetter";
+
+/// On an external bus, a copy of a dead letter goes to where its queue sends them, for those who look there. The letter
+/// itself is in the database.
+pub(crate) async fn copy_dead_letter(
+    tx: &mut Tx,
+    delivery: &Delivery,
+    queue: &Queue,
+    reason: DeadReason,
+) -> Result<(), TransportError> {
+    let (Some(target), Some(publisher)) = (&queue.dead_letter, tx.context::<Publisher>()) else {
+        return Ok(());
+    };
+    if !publisher.bus.routes().table().await?.relayed() {
+        return Ok(());
+    }
+    let own_key = delivery.topic.split_once(':').map_or("", |(_, key)| key);
+    let mut envelope = delivery.envelope.clone();
+    let death = serde_json::json!({"reason": reason.as_str(), "queue": queue.name, "attempts": delivery.attempt});
+    envelope.extensions.insert(DEAD_LETTER.to_owned(), death);
+    let copy = Outgoing {
+        envelope,
+        topic: Topic::new(&target.exchange, target.routing_key.as_deref().unwrap_or(own_key)),
+        ordering_key: delivery.ordering_key.clone(),
+        deduplicate: false,
+        aggregate: None,
+        delay: None,
+        priority: delivery.priority,
+    };
+    append::append(&publisher.bus, tx, copy).await
 }
 
 impl Publisher {

@@ -5,7 +5,7 @@ use onceward_db::{DbConfig, DbError, Migrations, RequiredTable, migrate};
 use onceward_envelope::{EventType, SchemaRegistry};
 use onceward_messaging::{Consumer, schedule::Timetable};
 use onceward_topology::{QueueKind, Topology};
-use onceward_transport::TransportError;
+use onceward_transport::{BusKind, TransportError};
 use onceward_transport_postgres::declare;
 use onceward_web::{
     Routes,
@@ -87,12 +87,12 @@ impl Platform {
         required
     }
 
-    /// Applies what is missing and declares the topology. Gives the steps applied.
-    pub async fn migrate(&self, config: &DbConfig) -> Result<Vec<String>, TransportError> {
+    /// Applies what is missing and declares the topology; messages go over `bus` from now on. Gives the steps applied.
+    pub async fn migrate(&self, config: &DbConfig, bus: BusKind) -> Result<Vec<String>, TransportError> {
         let mut all: Vec<Migrations> = vec![onceward_transport_postgres::MIGRATIONS, onceward_web::MIGRATIONS];
         all.extend(self.services.iter().filter_map(|service| service.migrations));
         let mut applied = migrate::migrate(config, &all).await.map_err(|error: DbError| TransportError::from(error))?;
-        if declare::declare(config, &self.topology).await? {
+        if declare::declare(config, &self.topology, bus).await? {
             applied.push("topology declared".into());
         }
         Ok(applied)

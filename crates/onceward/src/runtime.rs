@@ -1,14 +1,18 @@
 //! Running the platform in one or more roles, until it is told to stop.
 
-use crate::{Config, Platform};
+use crate::{Config, Platform, broker, outbox_status};
 use onceward_db::{Db, DbConfig};
 use onceward_envelope::SystemClock;
 use onceward_messaging::{
     Publisher,
     consumer::{Worker, WorkerContext},
-    measure, schedule,
+    landing::Landing,
+    measure,
+    relay::Relay,
+    schedule,
 };
-use onceward_transport_postgres::{PostgresTransport, retention, stats};
+use onceward_transport::Broker;
+use onceward_transport_postgres::{PostgresTransport, retention, routes::OUTBOX, stats};
 use onceward_web::{AppState, Authenticator, MetricsHandle, Readiness, build_router, idempotency, install_recorder};
 use std::{sync::Arc, time::Duration};
 use tokio::{net::TcpListener, task::JoinSet};
@@ -19,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 pub enum Role {
     /// Serves HTTP.
     Api,
-    /// Carries messages to an external bus. On PostgreSQL a commit does that, so this role has nothing to do.
+    /// Carries messages to the external bus. On PostgreSQL a commit does that, so this role has nothing to do.
     Relay,
     /// Runs consumers.
     Worker,
@@ -34,6 +38,7 @@ pub struct Running {
     db: Db,
     lookups: Db,
     bus: PostgresTransport,
+    broker: Option<Arc<dyn Broker>>,
     platform: Platform,
     config: Config,
     stop: CancellationToken,
@@ -54,7 +59,8 @@ impl Running {
         let publisher = Publisher::new(bus.clone(), platform.schemas().clone());
         let db = Db::connect(config.db())?.with_context(Arc::new(publisher));
         let bus = bus.with_db(db.clone());
-        Ok(Self { db, lookups, bus, platform, config, stop, tasks: JoinSet::new() })
+        let broker = broker::connect(&config, platform.topology())?;
+        Ok(Self { db, lookups, bus, broker, platform, config, stop, tasks: JoinSet::new() })
     }
 
     /// A database handle whose transactions can publish.
@@ -69,7 +75,7 @@ impl Running {
             self.platform.schemas().clone(),
             Authenticator::new(self.config.auth())?,
             self.config.web(),
-            Readiness::new().database(self.db.clone(), self.platform.required()),
+            self.readiness(),
             metrics_handle(&self.db),
         );
         let router = build_router(state, self.platform.routes())?;
@@ -94,7 +100,48 @@ impl Running {
         );
         for consumer in self.platform.consumers() {
             self.tasks.spawn(Worker::run(consumer.clone(), context.clone(), self.stop.clone()));
+            if let Some(broker) = &self.broker {
+                let landing = Landing {
+                    consumer: consumer.name().to_owned(),
+                    queue: consumer.queue().to_owned(),
+                    ordered: consumer.is_ordered(),
+                    prefetch: self.config.bus.prefetch,
+                };
+                self.tasks.spawn(landing.run(self.bus.clone(), broker.clone(), self.stop.clone()));
+            }
         }
+    }
+
+    /// Starts carrying messages to the external bus, if there is one.
+    pub fn run_relay(&mut self) {
+        if let Some(broker) = &self.broker {
+            self.bus.listen();
+            let relay = Relay::new(
+                Arc::new(self.bus.clone()),
+                broker.clone(),
+                self.platform.topology().clone(),
+                self.lookups.clone(),
+                self.config.relay(),
+            );
+            self.tasks.spawn(relay.run(self.stop.clone()));
+        }
+    }
+
+    fn readiness(&self) -> Readiness {
+        let readiness = Readiness::new().database(self.db.clone(), self.platform.required());
+        let (db, ours) = (self.lookups.clone(), self.config.bus_kind());
+        let readiness = readiness.check("bus", move || {
+            let (db, ours) = (db.clone(), ours.clone());
+            async move { outbox_status::same_bus(&db, ours?).await }
+        });
+        if self.broker.is_none() {
+            return readiness;
+        }
+        let db = self.lookups.clone();
+        readiness.advisory("relay", move || {
+            let db = db.clone();
+            async move { outbox_status::relays_are_well(&db).await }
+        })
     }
 
     /// Starts the schedules and the clearing away.
@@ -110,6 +157,9 @@ impl Running {
         let has = |role: Role| roles.contains(&role) || roles.contains(&Role::All);
         if has(Role::Api) {
             self.serve_http(listener.ok_or_else(|| anyhow::anyhow!("the API needs an address to listen on"))?)?;
+        }
+        if has(Role::Relay) {
+            self.run_relay();
         }
         if has(Role::Worker) {
             self.run_consumers();
@@ -130,6 +180,9 @@ impl Running {
             tracing::warn!("work in hand did not finish in time; it is handed back and will be done again");
         }
         self.tasks.abort_all();
+        if let Some(broker) = &self.broker {
+            broker.close().await;
+        }
         self.db.close();
         self.lookups.close();
         clean
@@ -163,8 +216,6 @@ fn metrics_handle(db: &Db) -> MetricsHandle {
             {
                 metrics::gauge!(measure::POOL_CONNECTIONS, "state" => state).set(count as f64);
             }
-            // On the Postgres bus the commit publishes, so nothing ever waits to be.
-            metrics::gauge!(measure::OUTBOX_UNPUBLISHED).set(0.0);
             match stats::queue_stats(&db).await {
                 Ok(queues) => queues.iter().for_each(report),
                 Err(error) => tracing::warn!(%error, "queue figures are not available"),
@@ -175,6 +226,10 @@ fn metrics_handle(db: &Db) -> MetricsHandle {
 
 fn report(queue: &stats::QueueStats) {
     let name = queue.queue.clone();
+    if name == OUTBOX {
+        // On the Postgres bus the commit publishes, so nothing ever waits to be.
+        metrics::gauge!(measure::OUTBOX_UNPUBLISHED).set((queue.depth + queue.deferred) as f64);
+    }
     metrics::gauge!(measure::QUEUE_DEPTH, "queue" => name.clone()).set(queue.depth as f64);
     metrics::gauge!(measure::CONSUMER_LAG_SECONDS, "queue" => name.clone()).set(queue.lag_seconds);
     metrics::gauge!(measure::DEFERRED, "queue" => name.clone()).set(queue.deferred as f64);

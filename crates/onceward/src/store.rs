@@ -3,3 +3,6 @@
 pub(crate) const TENANTS: &str = "SELECT id, active FROM onceward.tenant ORDER BY id";
 pub(crate) const ADD_TENANT: &str = "SELECT onceward.add_tenant($1)";
 pub(crate) const DATABASE_EXISTS: &str = "SELECT FROM pg_database WHERE datname = $1";
+pub(crate) const BUS: &str = "SELECT bus FROM onceward.log_state";
+pub(crate) const RELAYS: &str =
+    "SELECT relay, bus, up, since, last_error, seen_at FROM onceward.relay_state ORDER BY relay";

@@ -1,6 +1,6 @@
 //! A fresh database for each test.
 
-use onceward::{DbConfig, Platform, db::migrate};
+use onceward::{DbConfig, Platform, db::migrate, transport::BusKind};
 use onceward_local_postgres::{Cluster, ClusterOptions, Programs};
 use std::sync::OnceLock;
 use tokio_postgres::Client;
@@ -27,8 +27,13 @@ impl TestDb {
 
     /// A database with the platform's migrations and topology.
     pub async fn for_platform(platform: &Platform) -> Self {
+        Self::for_platform_on(platform, BusKind::Postgres).await
+    }
+
+    /// The same, for messages that go over `bus`.
+    pub async fn for_platform_on(platform: &Platform, bus: BusKind) -> Self {
         let database = Self::empty().await;
-        platform.migrate(&database.config()).await.expect("the migrations apply");
+        platform.migrate(&database.config(), bus).await.expect("the migrations apply");
         database
     }
 

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use onceward::{
     Config, Db, Platform, Scope, Service, TenantId,
     runtime::Running,
+    transport::BusKind,
     web::{Claims, issue_hs256},
 };
 use tokio::net::TcpListener;
@@ -29,13 +30,27 @@ impl TestPlatform {
         Self::on(database, platform)
     }
 
+    /// The same on the bus that `url` names; none is PostgreSQL.
+    pub async fn on_bus(services: Vec<Service>, url: Option<&str>) -> Self {
+        let platform = Platform::assemble(services).expect("the services fit together");
+        let bus = BusKind::of_url(url.unwrap_or_default()).expect("a bus that there is");
+        let database = TestDb::for_platform_on(&platform, bus).await;
+        Self::with_config(database, platform, |config| config.bus.url = url.unwrap_or_default().to_owned())
+    }
+
     /// The platform on a database that is migrated already.
     pub fn on(database: TestDb, platform: Platform) -> Self {
+        Self::with_config(database, platform, |_| {})
+    }
+
+    /// The same with other settings than the tests' usual ones.
+    pub fn with_config(database: TestDb, platform: Platform, change: impl FnOnce(&mut Config)) -> Self {
         onceward::cli::install_crypto();
         let mut config = Config::load_with(None, |_| None).expect("the defaults are valid");
         config.database.url = database.url();
         config.auth.secret = SECRET.to_owned();
         config.bus.poll_ms = 200;
+        change(&mut config);
         let stop = CancellationToken::new();
         let running = Running::new(platform.clone(), config.clone(), stop.clone()).expect("the parts connect");
         Self { database, platform, config, running, stop }
@@ -44,6 +59,11 @@ impl TestPlatform {
     /// Starts every consumer.
     pub fn run_consumers(&mut self) {
         self.running.run_consumers();
+    }
+
+    /// Starts carrying messages to the external bus, if there is one.
+    pub fn run_relay(&mut self) {
+        self.running.run_relay();
     }
 
     /// Starts serving HTTP; gives the base URL.

@@ -61,7 +61,7 @@ pub async fn append(bus: &PostgresTransport, tx: &mut Tx, message: Outgoing) -> 
     let table = bus.routes().table().await?;
     let tenant = &message.envelope.tenant_id;
     let key = message.ordering_key.as_deref();
-    let key_hash = key.map_or_else(KeyHash::random, |key| KeyHash::of(tenant.as_str(), key));
+    let key_hash = KeyHash::of_optional(tenant.as_str(), key);
     let lanes = bus.routes().lanes(bus.wakes(), &table, &message.topic, tenant, key_hash, message.priority).await?;
     let digest = message
         .deduplicate
@@ -97,7 +97,7 @@ impl Row {
                     &envelope.event_type.name(),
                     &message.topic.to_string(),
                     &message.ordering_key,
-                    &message.deduplicate.then(|| envelope.idempotency_key.as_str()),
+                    &stored_key(envelope),
                     &correlation_uuid,
                     &correlation_uuid.is_none().then_some(correlation),
                     &envelope.causation_id,
@@ -105,7 +105,7 @@ impl Row {
                     &aggregate.1,
                     &stored_headers(envelope).map(|headers| headers.to_string()),
                     &envelope.payload.to_string(),
-                    &occurred_earlier(envelope),
+                    &occurred_earlier(envelope, Timestamp::now()),
                 ],
             )
             .await
@@ -215,7 +215,7 @@ impl<'a> Columns<'a> {
         self.event_type.push(envelope.event_type.name());
         self.topic.push(message.topic.to_string());
         self.ordering_key.push(message.ordering_key.as_deref());
-        self.idempotency_key.push(message.deduplicate.then(|| envelope.idempotency_key.as_str()));
+        self.idempotency_key.push(stored_key(envelope));
         let correlation = envelope.correlation_id.as_str();
         let uuid = canonical_uuid(correlation);
         self.correlation_uuid.push(uuid);
@@ -225,7 +225,7 @@ impl<'a> Columns<'a> {
         self.aggregate_id.push(message.aggregate.as_ref().map(|(_, id)| id.as_str()));
         self.headers.push(stored_headers(envelope).map(|headers| headers.to_string()));
         self.payload.push(envelope.payload.to_string());
-        self.occurred.push(occurred_earlier(envelope));
+        self.occurred.push(occurred_earlier(envelope, Timestamp::now()));
         self.delay_ms.push(message.delay.map(|delay| i64::try_from(delay.as_millis()).unwrap_or(i64::MAX)));
     }
 
@@ -263,20 +263,26 @@ impl<'a> Columns<'a> {
     }
 }
 
-fn stored_version(envelope: &Envelope) -> i16 {
+pub(crate) fn stored_version(envelope: &Envelope) -> i16 {
     i16::try_from(envelope.event_type.version()).unwrap_or(i16::MAX)
 }
 
+/// The key, unless it is only the event's own id.
+pub(crate) fn stored_key(envelope: &Envelope) -> Option<&str> {
+    let key = envelope.idempotency_key.as_str();
+    (canonical_uuid(key) != Some(envelope.event_id)).then_some(key)
+}
+
 /// The UUID that prints exactly as `text`.
-fn canonical_uuid(text: &str) -> Option<Uuid> {
+pub(crate) fn canonical_uuid(text: &str) -> Option<Uuid> {
     let uuid = Uuid::try_parse(text).ok()?;
     let mut buffer = Uuid::encode_buffer();
     (uuid.hyphenated().encode_lower(&mut buffer) == text).then_some(uuid)
 }
 
-/// When it happened, unless that is now: then the time of the row tells it.
-fn occurred_earlier(envelope: &Envelope) -> Option<Timestamp> {
-    let apart_ms = Timestamp::now().as_millisecond() - envelope.occurred_at.as_millisecond();
+/// When it happened, unless that is when it was `published`: then the time of the row tells it.
+pub(crate) fn occurred_earlier(envelope: &Envelope, published: Timestamp) -> Option<Timestamp> {
+    let apart_ms = published.as_millisecond() - envelope.occurred_at.as_millisecond();
     (apart_ms.abs() > SAME_TIME_MS).then_some(envelope.occurred_at)
 }
 

@@ -2,29 +2,30 @@
 
 use onceward_db::{DbConfig, DbError, migrate::owner};
 use onceward_topology::{ExchangeKind, Queue, QueueKind, Topology, pattern};
-use onceward_transport::TransportError;
+use onceward_transport::{BusKind, TransportError};
 use tokio_postgres::Transaction;
 
 /// Makes the database's routes equal to `topology`. Exchanges and queues are never removed; a queue
 /// whose shards or priorities differ is an error, because messages of one key would change lanes.
-/// `true`: something changed.
-pub async fn declare(config: &DbConfig, topology: &Topology) -> Result<bool, TransportError> {
+/// Messages go over `bus` from now on. `true`: something changed.
+pub async fn declare(config: &DbConfig, topology: &Topology, bus: BusKind) -> Result<bool, TransportError> {
     if let Err(problems) = topology.validate() {
         let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
         return Err(TransportError::Topology(format!("the topology is not valid: {}", problems.join("; "))));
     }
     let mut client = owner(config).await?;
     let tx = client.transaction().await.map_err(DbError::from)?;
-    let changed = declare_in(&tx, topology).await?;
+    let changed = declare_in(&tx, topology, bus).await?;
     tx.commit().await.map_err(DbError::from)?;
     Ok(changed)
 }
 
-async fn declare_in(tx: &Transaction<'_>, topology: &Topology) -> Result<bool, TransportError> {
+async fn declare_in(tx: &Transaction<'_>, topology: &Topology, bus: BusKind) -> Result<bool, TransportError> {
     // One declarer at a time; publishers only read this row, so they do not wait.
     let version = "SELECT topology_version FROM onceward.log_state FOR UPDATE";
     tx.query_one(version, &[]).await.map_err(DbError::from)?;
-    let mut changed = false;
+    let other_bus = "UPDATE onceward.log_state SET bus = $1 WHERE bus <> $1";
+    let mut changed = tx.execute(other_bus, &[&bus.name()]).await.map_err(DbError::from)? > 0;
     for exchange in &topology.exchanges {
         changed |= declare_exchange(tx, &exchange.name, exchange.kind).await?;
     }

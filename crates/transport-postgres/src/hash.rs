@@ -18,9 +18,9 @@ impl KeyHash {
         Self(u32::from_be_bytes([hash[0], hash[1], hash[2], hash[3]]))
     }
 
-    /// A place for a message without a key.
-    pub fn random() -> Self {
-        Self(rand::random())
+    /// The hash of a key; a message without one gets any place.
+    pub fn of_optional(tenant: &str, key: Option<&str>) -> Self {
+        key.map_or_else(|| Self(rand::random()), |key| Self::of(tenant, key))
     }
 
     /// The shard among `shards`.

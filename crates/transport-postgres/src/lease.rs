@@ -17,12 +17,7 @@ use std::{
 
 impl LaneQueue {
     pub(crate) fn identity(&self) -> Identity {
-        Identity {
-            queue: self.subscription.queue.clone(),
-            consumer: self.subscription.consumer.clone(),
-            dead_letter_exchange: self.queue.definition.dead_letter.as_ref().map(|letter| letter.exchange.clone()),
-            ordered: self.subscription.ordered,
-        }
+        Identity { ordered: self.subscription.ordered, ..Identity::of(&self.subscription.consumer, &self.queue) }
     }
 }
 

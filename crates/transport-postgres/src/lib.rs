@@ -13,6 +13,7 @@ pub mod append;
 pub mod cursor;
 pub mod declare;
 pub mod hash;
+pub mod land;
 pub mod lanes;
 mod lease;
 mod queue;
@@ -38,6 +39,7 @@ pub const MIGRATIONS: Migrations = Migrations {
         Migration { name: "0001_log", sql: include_str!("../migrations/0001_log.sql") },
         Migration { name: "0002_functions", sql: include_str!("../migrations/0002_functions.sql") },
         Migration { name: "0003_for_everyone", sql: include_str!("../migrations/0003_for_everyone.sql") },
+        Migration { name: "0004_buses", sql: include_str!("../migrations/0004_buses.sql") },
     ],
 };
 
@@ -130,6 +132,10 @@ impl PostgresTransport {
     /// The routes as declared in the database.
     pub fn routes(&self) -> &Arc<routes::Routes> {
         &self.routes
+    }
+
+    pub(crate) fn db(&self) -> &Db {
+        &self.db
     }
 
     pub(crate) fn wakes(&self) -> &Arc<wake::Wakes> {

@@ -9,7 +9,7 @@ use crate::{
 use onceward_db::Db;
 use onceward_envelope::TenantId;
 use onceward_topology::{ExchangeKind, Queue, Topic, pattern};
-use onceward_transport::TransportError;
+use onceward_transport::{BusKind, TransportError};
 use std::{
     collections::HashMap,
     sync::{Arc, RwLock},
@@ -34,7 +34,12 @@ pub struct RouteTable {
     exchanges: HashMap<String, ExchangeKind>,
     bindings: HashMap<String, Vec<(String, i32)>>,
     queues: HashMap<i32, DeclaredQueue>,
+    /// The bus that carries messages, as the database knows it.
+    pub bus: String,
 }
+
+/// The queue in which messages wait for the relay.
+pub const OUTBOX: &str = "@outbox";
 
 type LaneKey = (i32, TenantId, i16, i16);
 
@@ -87,15 +92,27 @@ impl Routes {
     ) -> Result<Vec<i32>, TransportError> {
         let mut lanes = Vec::new();
         for queue in table.route(topic)? {
-            let priority = i16::from(priority).min(queue.max_priority);
-            let place = (queue.id, tenant.clone(), priority, key.shard(queue.shards));
-            let known = self.lanes.read().expect("no panic while held").get(&place).copied();
-            lanes.push(match known {
-                Some(lane) => lane,
-                None => self.make_lane(wakes, place).await?,
-            });
+            lanes.push(self.lane(wakes, queue, tenant, key, priority).await?);
         }
         Ok(lanes)
+    }
+
+    /// The lane of `queue` for a message of `tenant`.
+    pub async fn lane(
+        &self,
+        wakes: &Wakes,
+        queue: &DeclaredQueue,
+        tenant: &TenantId,
+        key: KeyHash,
+        priority: u8,
+    ) -> Result<i32, TransportError> {
+        let priority = i16::from(priority).min(queue.max_priority);
+        let place = (queue.id, tenant.clone(), priority, key.shard(queue.shards));
+        let known = self.lanes.read().expect("no panic while held").get(&place).copied();
+        match known {
+            Some(lane) => Ok(lane),
+            None => self.make_lane(wakes, place).await,
+        }
     }
 
     /// On a connection of its own, so that the lane exists even if the publisher rolls back.
@@ -114,11 +131,19 @@ impl Routes {
 }
 
 impl RouteTable {
+    /// A relay carries messages; they are not routed here.
+    pub fn relayed(&self) -> bool {
+        self.bus != BusKind::Postgres.name()
+    }
+
     fn route(&self, topic: &Topic) -> Result<Vec<&DeclaredQueue>, TransportError> {
         let kind = *self
             .exchanges
             .get(&topic.exchange)
             .ok_or_else(|| TransportError::UnknownExchange(topic.exchange.clone()))?;
+        if self.relayed() {
+            return Ok(self.queues.values().filter(|queue| queue.definition.name == OUTBOX).collect());
+        }
         let mut ids: Vec<i32> = self
             .bindings
             .get(&topic.exchange)
@@ -136,7 +161,8 @@ impl RouteTable {
 async fn load(db: &Db) -> Result<RouteTable, TransportError> {
     let connection = db.connection().await?;
     // The version is read first: if the rest is newer than it, the next publish notices and reads again.
-    let version = connection.query(store::TOPOLOGY_VERSION, &[]).await?[0].get(0);
+    let state = connection.query(store::TOPOLOGY_VERSION, &[]).await?;
+    let (version, bus) = (state[0].get(0), state[0].get(1));
     let mut exchanges = HashMap::new();
     for row in connection.query(store::EXCHANGES, &[]).await? {
         let kind = serde_json::from_value(serde_json::Value::String(row.get(1)))
@@ -154,5 +180,5 @@ async fn load(db: &Db) -> Result<RouteTable, TransportError> {
         let queue = DeclaredQueue { id: row.get(0), definition, shards: row.get(2), max_priority: row.get(3) };
         queues.insert(queue.id, queue);
     }
-    Ok(RouteTable { version, exchanges, bindings, queues })
+    Ok(RouteTable { version, exchanges, bindings, queues, bus })
 }

@@ -1,6 +1,7 @@
 //! What becomes of messages that were not simply handled: put aside, put away, or let go.
 
 use crate::{
+    routes::DeclaredQueue,
     rows::{self, Place, Unreadable},
     store,
 };
@@ -18,6 +19,18 @@ pub(crate) struct Identity {
     pub consumer: String,
     pub dead_letter_exchange: Option<String>,
     pub ordered: bool,
+}
+
+impl Identity {
+    /// An ordered reader of `queue`.
+    pub(crate) fn of(consumer: &str, queue: &DeclaredQueue) -> Self {
+        Self {
+            queue: queue.definition.name.clone(),
+            consumer: consumer.to_owned(),
+            dead_letter_exchange: queue.definition.dead_letter.as_ref().map(|letter| letter.exchange.clone()),
+            ordered: true,
+        }
+    }
 }
 
 /// What a turn writes beside its lanes' places; nothing at all when all went well.

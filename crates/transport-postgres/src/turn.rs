@@ -3,6 +3,7 @@
 use crate::{
     cursor::{Source, Taken},
     queue::{LaneGuard, LaneQueue},
+    routes::OUTBOX,
     rows::{Found, LaneHead, Place, Read, Unreadable},
     settle::{Identity, Writes},
 };
@@ -137,6 +138,9 @@ impl LaneTurn {
         let mut tx = self.tx.take().expect("a turn is finished once");
         writes.run(&tx).await?;
         tx.queue_statements(&self.advance_statement());
+        if self.identity.queue == OUTBOX {
+            tx.queue_statements(&self.note_published_statement());
+        }
         tx.commit().await?;
         let again: HashSet<i32> = self.lanes.iter().filter(|part| part.more).map(|part| part.head.lane_id).collect();
         self.guard.release(|lane| again.contains(&lane));
@@ -144,6 +148,13 @@ impl LaneTurn {
             self.guard.shared().scout.within(std::time::Duration::ZERO);
         }
         Ok(())
+    }
+
+    fn note_published_statement(&self) -> String {
+        let column = |number: fn(&LanePart) -> String| self.lanes.iter().map(number).collect::<Vec<_>>().join(",");
+        let lanes = column(|part| part.head.lane_id.to_string());
+        let last_seqs = column(|part| part.last_seq().to_string());
+        format!("SELECT onceward.note_published('{{{lanes}}}', '{{{last_seqs}}}')")
     }
 
     /// The call that moves the lanes on, as text: it is all numbers of ours, and so travels with the commit.
@@ -167,6 +178,10 @@ impl LaneTurn {
 }
 
 impl LanePart {
+    fn last_seq(&self) -> i64 {
+        self.head.cursor.after(&self.head.snapshot, &self.taken).last_seq
+    }
+
     fn moves(&self) -> bool {
         self.head.cursor.after(&self.head.snapshot, &self.taken) != self.head.cursor
     }

@@ -48,6 +48,42 @@ pub fn without_credentials(url: &str) -> String {
     }
 }
 
+/// The buses there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BusKind {
+    /// PostgreSQL itself: the commit publishes.
+    Postgres,
+    /// RabbitMQ.
+    RabbitMq,
+    /// Kafka.
+    Kafka,
+    /// Redis.
+    Redis,
+}
+
+impl BusKind {
+    /// The bus that a URL names. No URL: PostgreSQL.
+    pub fn of_url(url: &str) -> Option<Self> {
+        match url.split("://").next().unwrap_or_default() {
+            "" | "postgres" | "postgresql" => Some(Self::Postgres),
+            "amqp" | "amqps" => Some(Self::RabbitMq),
+            "kafka" => Some(Self::Kafka),
+            "redis" | "rediss" => Some(Self::Redis),
+            _ => None,
+        }
+    }
+
+    /// The word that is stored and shown.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Postgres => "postgres",
+            Self::RabbitMq => "rabbitmq",
+            Self::Kafka => "kafka",
+            Self::Redis => "redis",
+        }
+    }
+}
+
 /// How a broker is spoken to; what each means is in `config/default.toml`.
 #[derive(Clone, Debug)]
 pub struct BrokerConfig {

@@ -1,5 +1,6 @@
 //! What can go wrong on a bus.
 
+use crate::BrokerError;
 use onceward_db::DbError;
 
 /// An error of the bus or of the database behind it.
@@ -17,6 +18,9 @@ pub enum TransportError {
     /// What is declared on the bus differs from what the code says and cannot be changed in place.
     #[error("{0}")]
     Topology(String),
+    /// The external bus.
+    #[error(transparent)]
+    Bus(#[from] BrokerError),
     /// A stored message cannot be read back.
     #[error("{0}")]
     Malformed(String),
@@ -25,6 +29,10 @@ pub enum TransportError {
 impl TransportError {
     /// Trying again later may work.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Db(error) if error.is_transient())
+        match self {
+            Self::Db(error) => error.is_transient(),
+            Self::Bus(error) => !matches!(error, BrokerError::Misconfigured(_)),
+            _ => false,
+        }
     }
 }

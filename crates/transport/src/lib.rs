@@ -17,7 +17,7 @@ mod error;
 mod intake;
 pub mod wire;
 
-pub use address::{Address, BrokerConfig, without_credentials};
+pub use address::{Address, BrokerConfig, BusKind, without_credentials};
 pub use broker::{Broker, BrokerError, Capabilities, Difference, Reading, Receiver, Verdict};
 pub use delivery::{DeadReason, Delivery, Settlement};
 pub use error::TransportError;

@@ -17,12 +17,20 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// A check and whether traffic depends on it.
+#[derive(Clone)]
+struct Named {
+    name: Arc<str>,
+    required: bool,
+    check: Check,
+}
+
 type Check = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
 /// What must hold for this instance to take traffic.
 #[derive(Clone, Default)]
 pub struct Readiness {
-    checks: Vec<(Arc<str>, Check)>,
+    checks: Vec<Named>,
 }
 
 impl Readiness {
@@ -37,7 +45,17 @@ impl Readiness {
         F: Fn() -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Result<(), String>> + Send + 'static,
     {
-        self.checks.push((name.into(), Arc::new(move || Box::pin(check()))));
+        self.checks.push(Named { name: name.into(), required: true, check: Arc::new(move || Box::pin(check())) });
+        self
+    }
+
+    /// Adds a check whose failure is shown but keeps nobody from taking traffic: requests do not need what it looks at.
+    pub fn advisory<F, Fut>(mut self, name: &str, check: F) -> Self
+    where
+        F: Fn() -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), String>> + Send + 'static,
+    {
+        self.checks.push(Named { name: name.into(), required: false, check: Arc::new(move || Box::pin(check())) });
         self
     }
 
@@ -62,31 +80,35 @@ impl Readiness {
     }
 
     async fn report_within(&self, timeout: Duration) -> Report {
-        let checks = join_all(self.checks.iter().map(|(name, check)| async move {
+        let checks = join_all(self.checks.iter().map(|Named { name, required, check }| async move {
             let outcome = tokio::time::timeout(timeout, check())
                 .await
                 .unwrap_or_else(|_| Err(format!("no answer within {timeout:?}")));
-            CheckReport { name: name.to_string(), ok: outcome.is_ok(), detail: outcome.err() }
+            CheckReport { name: name.to_string(), required: *required, ok: outcome.is_ok(), detail: outcome.err() }
         }))
         .await;
-        let ready = checks.iter().all(|check| check.ok);
-        Report { status: if ready { "ready" } else { "not ready" }, checks }
+        let status = match checks.iter().filter(|check| !check.ok).map(|check| check.required).max() {
+            None => "ready",
+            Some(false) => "degraded",
+            Some(true) => "not ready",
+        };
+        Report { status, checks }
     }
 }
 
 /// The outcome of all checks.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// `ready` or `not ready`.
+    /// `ready`, `degraded` (something is wrong that requests do not need) or `not ready`.
     pub status: &'static str,
     /// One entry per check, in the order they were added.
     pub checks: Vec<CheckReport>,
 }
 
 impl Report {
-    /// Whether every check holds.
+    /// Whether everything holds that requests need.
     pub fn is_ready(&self) -> bool {
-        self.checks.iter().all(|check| check.ok)
+        self.checks.iter().all(|check| check.ok || !check.required)
     }
 }
 
@@ -95,6 +117,8 @@ impl Report {
 pub struct CheckReport {
     /// Its name.
     pub name: String,
+    /// Whether requests need it.
+    pub required: bool,
     /// Whether it holds.
     pub ok: bool,
     /// What is wrong.
@@ -126,6 +150,12 @@ mod tests {
         assert_eq!(report.checks[0].name, "database");
         assert_eq!(report.checks[0].detail.as_deref(), Some("connection refused"));
         assert!(report.checks[1].ok);
+    }
+
+    #[tokio::test]
+    async fn what_requests_do_not_need_degrades_but_does_not_stop() {
+        let report = Readiness::new().advisory("relay", || async { Err("the bus is down".to_owned()) }).report().await;
+        assert_eq!((report.status, report.is_ready()), ("degraded", true));
     }
 
     #[tokio::test]

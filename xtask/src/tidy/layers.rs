@@ -5,7 +5,7 @@ use super::source::{Source, TextFile};
 
 /// From the bottom to the top. A package may depend on packages of lower layers; `transport-` stands for all brokers.
 const LAYERS: &[&[&str]] = &[
-    &["onceward-envelope", "onceward-topology", "onceward-local-postgres"],
+    &["onceward-envelope", "onceward-topology", "onceward-resilience", "onceward-local-postgres"],
     &["onceward-db", "onceward-trace"],
     &["onceward-transport"],
     &["onceward-transport-*"],
@@ -13,13 +13,13 @@ const LAYERS: &[&[&str]] = &[
     &["onceward-web"],
     &["onceward"],
     &["onceward-bench", "onceward-testkit", "onceward-example-*"],
-    &["onceward-server", "xtask"],
+    &["onceward-server", "onceward-transport-conformance", "xtask"],
 ];
 
 /// Packages that may use less than their layer would allow.
 const NARROW: &[(&str, &[&str])] = &[
     ("onceward-web", &["onceward-db", "onceward-envelope", "onceward-messaging", "onceward-trace"]),
-    ("xtask", &["onceward-local-postgres"]),
+    ("xtask", &["onceward-local-brokers", "onceward-local-postgres"]),
 ];
 
 pub(super) fn check(source: &Source) -> Vec<Finding> {
@@ -52,12 +52,11 @@ fn check_manifest(file: &TextFile) -> Vec<Finding> {
     findings
 }
 
+/// A package's own line counts before one that stands for many.
 fn layer(package: &str) -> Option<usize> {
-    let matches = |pattern: &&str| match pattern.strip_suffix('*') {
-        Some(prefix) => package.starts_with(prefix),
-        None => *pattern == package,
-    };
-    LAYERS.iter().position(|layer| layer.iter().any(matches))
+    let stands_for = |pattern: &&str| pattern.strip_suffix('*').is_some_and(|prefix| package.starts_with(prefix));
+    let own = LAYERS.iter().position(|layer| layer.contains(&package));
+    own.or_else(|| LAYERS.iter().position(|layer| layer.iter().any(stands_for)))
 }
 
 fn package_name(file: &TextFile) -> Option<&str> {

@@ -6,7 +6,7 @@ use super::{
     transactional::{Counts, Engine, guarded, scope_of, span},
     worker::WorkerContext,
 };
-use crate::{Failure, measure};
+use crate::{Failure, measure, outbox};
 use onceward_transport::{Intake, LeaseId, Leased, Settlement, TransportError};
 use std::{
     collections::HashMap,
@@ -193,6 +193,9 @@ async fn settle(
 ) -> Result<bool, TransportError> {
     let counts = Counts::of(std::slice::from_ref(&settlement));
     let mut tx = context.db.begin(scope_of(&engine.consumer, &leased.delivery, &tracing::Span::current())).await?;
+    if let Settlement::Dead { reason, .. } = &settlement {
+        outbox::copy_dead_letter(&mut tx, &leased.delivery, &engine.queue, *reason).await?;
+    }
     let held = intake.settle_lease(&mut tx, leased, settlement).await?;
     if held {
         tx.commit().await?;

@@ -5,7 +5,7 @@ mod handler;
 mod leased;
 mod outcome;
 mod transactional;
-mod worker;
+pub(crate) mod worker;
 
 use crate::Event;
 use handler::{ErasedHandler, ErasedLeased, Table, Typed, TypedLeased};
@@ -134,6 +134,11 @@ impl Consumer {
     /// The queue it reads.
     pub fn queue(&self) -> &str {
         &self.queue
+    }
+
+    /// It keeps the order of keys.
+    pub fn is_ordered(&self) -> bool {
+        self.ordered
     }
 
     /// The mode it runs in.

@@ -4,7 +4,7 @@
 //! with a savepoint around each message, so that one bad message costs its neighbours nothing but time.
 
 use super::{Consumer, check::check, handler::ErasedHandler, outcome::Retries};
-use crate::{Failure, measure};
+use crate::{Failure, measure, outbox};
 use futures_util::FutureExt;
 use onceward_db::{Scope, Tx};
 use onceward_envelope::{Actor, Clock, SchemaRegistry, TraceContext};
@@ -67,6 +67,12 @@ impl Engine {
             }
             None => self.one_by_one(turn.as_mut()).await?,
         };
+        let (deliveries, tx) = turn.split();
+        for (delivery, settlement) in deliveries.iter().zip(&settlements) {
+            if let Settlement::Dead { reason, .. } = settlement {
+                outbox::copy_dead_letter(tx, delivery, &self.queue, *reason).await?;
+            }
+        }
         let counts = Counts::of(&settlements);
         turn.settle(settlements).await?;
         counts.report(&self.consumer.queue);

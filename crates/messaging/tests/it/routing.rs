@@ -1,6 +1,6 @@
 //! Routing in SQL and in Rust: the same queues for the same key, whatever the pattern.
 
-use onceward::{Exchange, NewMessage, Queue, Service, Topology, topology::ExchangeKind};
+use onceward::{Exchange, NewMessage, Queue, Service, Topology};
 use onceward_testkit::TestPlatform;
 use proptest::{
     prelude::*,

@@ -114,6 +114,12 @@ fn database(config: &Config) -> anyhow::Result<onceward_db::DbConfig> {
     Ok(config.db())
 }
 
+/// Brings the database up to date, for the bus that the settings name.
+async fn migrate(platform: &Platform, config: &Config) -> anyhow::Result<Vec<String>> {
+    let bus = config.bus_kind().map_err(anyhow::Error::msg)?;
+    Ok(platform.migrate(&config.db(), bus).await?)
+}
+
 /// Told to stop by Ctrl-C or SIGTERM.
 async fn stop_signal() {
     use tokio::signal::unix::{SignalKind, signal};

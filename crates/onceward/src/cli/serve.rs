@@ -39,7 +39,7 @@ pub(super) async fn run(platform: Platform, config: Config, args: Args) -> anyho
     );
     let exporter = super::log(&config)?;
     if args.migrate {
-        platform.migrate(&config.db()).await?;
+        super::migrate(&platform, &config).await?;
     }
     let serves_http = args.roles.iter().any(|role| matches!(role, Role::Api | Role::All));
     let listener =
@@ -65,7 +65,8 @@ pub(super) async fn bind(address: &str) -> anyhow::Result<TcpListener> {
 }
 
 pub(super) async fn migrate(platform: Platform, config: Config, args: MigrateArgs) -> anyhow::Result<ExitCode> {
-    let applied = platform.migrate(&super::database(&config)?).await?;
+    super::database(&config)?;
+    let applied = super::migrate(&platform, &config).await?;
     if args.json {
         println!("{}", serde_json::json!({ "applied": applied }));
     } else if applied.is_empty() {

@@ -43,7 +43,7 @@ pub(super) async fn run(platform: Platform, mut config: Config, args: Args) -> a
     if config.auth.mode == AuthKind::Hs256 && config.auth.secret.is_empty() {
         config.auth.secret = embedded::secret(&args.data)?;
     }
-    for step in platform.migrate(&config.db()).await? {
+    for step in super::migrate(&platform, &config).await? {
         tracing::info!(step, "applied");
     }
     let address = listener.local_addr()?;

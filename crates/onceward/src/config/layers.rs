@@ -9,7 +9,10 @@ use toml::{Table, Value};
 const SPECIFIED: &[(&str, &str, &str)] = &[
     ("DATABASE_URL", "database", "url"),
     ("BROKER_URL", "bus", "url"),
+    ("BROKER_URL_FILE", "bus", "url_file"),
     ("OUTBOX_DISPATCH_INTERVAL_MS", "bus", "poll_ms"),
+    ("OUTBOX_DISPATCH_BATCH", "bus", "relay_batch"),
+    ("RABBIT_PREFETCH", "bus", "prefetch"),
 ];
 
 pub(super) fn merge<C: DeserializeOwned>(

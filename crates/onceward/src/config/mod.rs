@@ -3,6 +3,8 @@
 mod layers;
 
 use onceward_db::DbConfig;
+use onceward_messaging::relay::RelayConfig;
+use onceward_transport::{Address, BrokerConfig, BusKind};
 use onceward_transport_postgres::{PostgresBusConfig, retention::Retention};
 use onceward_web::{AuthConfig, JwksSource, WebConfig};
 use serde::Deserialize;
@@ -75,7 +77,15 @@ pub enum AuthKind {
 #[allow(missing_docs)]
 pub struct Bus {
     pub url: String,
+    pub url_file: String,
     pub poll_ms: u64,
+    pub relay_batch: usize,
+    pub relay_tasks: usize,
+    pub publish_attempts: u32,
+    pub prefetch: usize,
+    pub connect_timeout_ms: u64,
+    pub heartbeat_ms: u64,
+    pub publish_timeout_ms: u64,
     pub notify_interval_ms: u64,
     pub lanes_per_turn: usize,
 }
@@ -148,10 +158,23 @@ impl Config {
             self.http.listen.parse::<std::net::SocketAddr>().is_ok(),
             "http.listen must be an address with a port, like 127.0.0.1:8080",
         );
+        check(self.bus.relay_batch >= 1, "bus.relay_batch (OUTBOX_DISPATCH_BATCH) must be at least 1");
+        check(self.bus.relay_tasks >= 1, "bus.relay_tasks must be at least 1");
+        check(self.bus.publish_attempts >= 1, "bus.publish_attempts must be at least 1");
+        check((1..=65_535).contains(&self.bus.prefetch), "bus.prefetch (RABBIT_PREFETCH) must be 1 to 65535");
+        check(self.bus.heartbeat_ms >= 1_000, "bus.heartbeat_ms must be at least 1000");
         check(
-            self.bus.url.is_empty() || self.bus.url.starts_with("postgres"),
-            "bus.url (BROKER_URL) names a bus that this version does not have; leave it empty to use PostgreSQL",
+            self.bus.publish_timeout_ms * 2 < self.database.idle_in_transaction_timeout_ms,
+            "bus.publish_timeout_ms must be less than half of database.idle_in_transaction_timeout_ms, \
+             or the database ends a relay's transaction while the bus is still being waited for",
         );
+        check(
+            self.bus.url.is_empty() || self.bus.url_file.is_empty(),
+            "set one of bus.url (BROKER_URL) and bus.url_file (BROKER_URL_FILE), not both",
+        );
+        if let Err(problem) = self.bus_kind() {
+            check(false, &problem);
+        }
         if self.auth.mode == AuthKind::Jwks {
             check(
                 self.auth.jwks_file.is_empty() != self.auth.jwks_url.is_empty(),
@@ -215,6 +238,44 @@ impl Config {
             poll_ms: self.bus.poll_ms,
             notify_interval_ms: self.bus.notify_interval_ms,
             lanes_per_turn: self.bus.lanes_per_turn,
+        }
+    }
+
+    /// Where the external bus is, unless there is none.
+    fn address(&self) -> Address {
+        match self.bus.url_file.as_str() {
+            "" => Address::Url(self.bus.url.clone()),
+            file => Address::File(file.into()),
+        }
+    }
+
+    /// Which bus carries messages.
+    pub fn bus_kind(&self) -> Result<BusKind, String> {
+        let url = self.address().read().map_err(|error| format!("bus.url_file: {error}"))?;
+        BusKind::of_url(&url).ok_or_else(|| {
+            "bus.url (BROKER_URL) must begin with amqp://, amqps://, kafka://, redis:// or rediss://; \
+             leave it empty to use PostgreSQL"
+                .to_owned()
+        })
+    }
+
+    /// How an external bus is spoken to.
+    pub fn broker(&self) -> BrokerConfig {
+        BrokerConfig {
+            address: self.address(),
+            connect_timeout: Duration::from_millis(self.bus.connect_timeout_ms),
+            heartbeat: Duration::from_millis(self.bus.heartbeat_ms),
+            publish_timeout: Duration::from_millis(self.bus.publish_timeout_ms),
+        }
+    }
+
+    /// How messages get to an external bus.
+    pub fn relay(&self) -> RelayConfig {
+        RelayConfig {
+            batch: self.bus.relay_batch,
+            tasks: self.bus.relay_tasks,
+            attempts: self.bus.publish_attempts,
+            patience: Duration::from_millis(self.bus.publish_timeout_ms * 2),
         }
     }
 

@@ -3,7 +3,7 @@
 use onceward_db::{Db, migrate::migrate};
 use onceward_testkit::{PATIENCE, TestDb};
 use onceward_topology::{Exchange, Queue, Topology};
-use onceward_transport::{Intake, Settlement, Subscription, Transport};
+use onceward_transport::{BusKind, Intake, Settlement, Subscription, Transport};
 use onceward_transport_postgres::{MIGRATIONS, PostgresBusConfig, PostgresTransport, declare::declare};
 use std::time::Duration;
 use tokio_postgres::{Client, error::SqlState};
@@ -18,7 +18,7 @@ async fn database() -> TestDb {
         .exchange(Exchange::topic("things"))
         .queue(Queue::work(QUEUE).shards(1))
         .bind("things", "#", QUEUE);
-    declare(&config, &topology).await.expect("the topology is declared");
+    declare(&config, &topology, BusKind::Postgres).await.expect("the topology is declared");
     database
 }
 

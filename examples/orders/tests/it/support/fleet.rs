@@ -4,6 +4,7 @@ use super::api::Api;
 use onceward::{
     DbConfig, Platform,
     db::migrate,
+    transport::BusKind,
     web::{Claims, issue_hs256},
 };
 use onceward_example_orders::service;
@@ -65,7 +66,7 @@ impl PrivateDatabase {
         let cluster = cluster.await;
         let url = cluster.url("postgres");
         let platform = Platform::assemble(vec![service()]).expect("the service fits");
-        platform.migrate(&DbConfig::new(&url)).await.expect("the migrations apply");
+        platform.migrate(&DbConfig::new(&url), BusKind::Postgres).await.expect("the migrations apply");
         Self { cluster: Some(cluster), url, scratch }
     }
 

@@ -1,0 +1,270 @@
+//! The relay: carries committed messages to an external bus and notes that it did.
+//!
+//! It takes turns in the lanes of the outbox like a consumer takes them in its queue: whoever holds a lane publishes its
+//! messages in their order, waits for the broker's word and writes the lane's new place, so that any number of relays
+//! keep the order of keys. Killed before that is written, the next one publishes the same again; readers know it by its key.
+
+use crate::{
+    consumer::worker::{IDLE_WAIT, Pause},
+    measure, store,
+};
+use jiff::Timestamp;
+use onceward_db::{Db, DbError};
+use onceward_resilience::{Breaker, BreakerSettings, Pass};
+use onceward_topology::{Jitter, RetryPolicy, Topic, Topology};
+use onceward_transport::{
+    Broker, BrokerError, DeadReason, Delivery, Intake, Parcel, Settlement, Subscription, Transport, TransportError,
+    Turn, Verdict, wire,
+};
+use onceward_transport_postgres::routes::OUTBOX;
+use std::{
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+/// How often a relay says how it finds the bus.
+const REPORT_EVERY: Duration = Duration::from_secs(5);
+/// The first pause after the bus was lost, and the longest between two looks at it.
+const BREAKER: BreakerSettings = BreakerSettings {
+    failures: 1,
+    window: Duration::from_secs(60),
+    open_for: Duration::from_millis(200),
+    longest: Duration::from_secs(5),
+};
+
+/// How a relay works.
+#[derive(Clone, Copy, Debug)]
+pub struct RelayConfig {
+    /// Messages published together at most.
+    pub batch: usize,
+    /// Batches on their way at the same time.
+    pub tasks: usize,
+    /// How often a message that the bus refuses is offered before it is a dead letter.
+    pub attempts: u32,
+    /// How long a batch may be on its way; the broker should have given up long before.
+    pub patience: Duration,
+}
+
+impl RelayConfig {
+    /// From one second to a minute, doubling.
+    fn refusals(&self) -> RetryPolicy {
+        RetryPolicy::exponential(self.attempts).jitter(Jitter::Equal)
+    }
+}
+
+/// Carries messages from the outbox to a broker.
+pub struct Relay {
+    lanes: Arc<dyn Transport>,
+    broker: Arc<dyn Broker>,
+    topology: Topology,
+    db: Db,
+    config: RelayConfig,
+    name: String,
+    breaker: Breaker,
+    last_error: Mutex<Option<String>>,
+}
+
+impl Relay {
+    /// A relay from the outbox in `lanes` to `broker`.
+    pub fn new(
+        lanes: Arc<dyn Transport>,
+        broker: Arc<dyn Broker>,
+        topology: Topology,
+        db: Db,
+        config: RelayConfig,
+    ) -> Self {
+        let name = format!("{}-{}", std::process::id(), Uuid::now_v7().simple());
+        let (breaker, last_error) = (Breaker::new(BREAKER), Mutex::default());
+        Self { lanes, broker, topology, db, config, name, breaker, last_error }
+    }
+
+    /// Runs until `stop`; what is on its way then is waited for.
+    pub async fn run(self, stop: CancellationToken) {
+        let relay = Arc::new(self);
+        relay.declare(&stop).await;
+        let Some(intake) = relay.open(&stop).await else {
+            return;
+        };
+        let mut tasks = JoinSet::new();
+        for _ in 0..relay.config.tasks {
+            tasks.spawn(relay.clone().carry_on(intake.clone(), stop.clone()));
+        }
+        tasks.spawn(relay.clone().report(stop));
+        while tasks.join_next().await.is_some() {}
+    }
+
+    /// Makes what the broker lacks. What differs from the topology is left as it is, for a person to decide.
+    async fn declare(&self, stop: &CancellationToken) {
+        while !stop.is_cancelled() {
+            if !self.bus_is_there(stop).await {
+                continue;
+            }
+            match self.broker.declare().await {
+                Ok(made) => {
+                    return made.iter().for_each(|made| tracing::info!(bus = self.broker.name(), "made {made}"));
+                }
+                Err(error @ (BrokerError::Misconfigured(_) | BrokerError::Missing(_))) => {
+                    return tracing::error!(bus = self.broker.name(), %error, "the bus differs; see `onceward topology check`");
+                }
+                Err(error) => self.lost(&error).await,
+            }
+        }
+    }
+
+    async fn open(&self, stop: &CancellationToken) -> Option<Arc<dyn Intake>> {
+        let mut pause = Pause::default();
+        while !stop.is_cancelled() {
+            let subscription = Subscription {
+                consumer: "relay".into(),
+                queue: OUTBOX.into(),
+                ordered: true,
+                concurrency: self.config.tasks,
+                isolate_killers: false,
+            };
+            match self.lanes.open(subscription).await {
+                Ok(intake) => return Some(intake.into()),
+                Err(error) => pause.after("relay", &error, stop).await,
+            }
+        }
+        None
+    }
+
+    async fn carry_on(self: Arc<Self>, intake: Arc<dyn Intake>, stop: CancellationToken) {
+        let mut pause = Pause::default();
+        while !stop.is_cancelled() {
+            if !self.bus_is_there(&stop).await {
+                continue;
+            }
+            match intake.take(self.config.batch).await {
+                Ok(None) => tokio::select! { () = intake.wait(IDLE_WAIT) => {}, () = stop.cancelled() => {} },
+                Ok(Some(turn)) => match self.carry(turn).await {
+                    Ok(()) => pause.reset(),
+                    Err(error) => pause.after("relay", &error, &stop).await,
+                },
+                Err(error) => pause.after("relay", &error, &stop).await,
+            }
+        }
+    }
+
+    /// Looks after a bus that was lost; one task at a time asks it, the others wait.
+    async fn bus_is_there(&self, stop: &CancellationToken) -> bool {
+        match self.breaker.ask(Instant::now()) {
+            Pass::Go => true,
+            Pass::Wait(time) => {
+                tokio::select! { () = tokio::time::sleep(time) => {}, () = stop.cancelled() => {} }
+                false
+            }
+            Pass::Probe => match self.broker.ping().await {
+                Ok(()) => {
+                    if self.breaker.succeeded() {
+                        tracing::info!(bus = self.broker.name(), "the bus is back; what waited is on its way");
+                        self.note(None).await;
+                    }
+                    true
+                }
+                Err(error) => {
+                    self.lost(&error).await;
+                    false
+                }
+            },
+        }
+    }
+
+    async fn lost(&self, error: &BrokerError) {
+        let opened = self.breaker.failed(Instant::now());
+        if opened {
+            tracing::warn!(bus = self.broker.name(), %error, "the bus is lost; messages wait in the outbox");
+            self.note(Some(error.to_string())).await;
+        }
+    }
+
+    /// Publishes a turn's messages and writes down what became of each.
+    async fn carry(&self, turn: Box<dyn Turn>) -> Result<(), TransportError> {
+        let mut settlements: Vec<Option<Settlement>> = Vec::with_capacity(turn.deliveries().len());
+        let mut parcels = Vec::with_capacity(turn.deliveries().len());
+        for delivery in turn.deliveries() {
+            match self.pack(delivery) {
+                Ok(parcel) => {
+                    parcels.push(parcel);
+                    settlements.push(None);
+                }
+                Err(error) => settlements.push(Some(Settlement::Dead { reason: DeadReason::Malformed, error })),
+            }
+        }
+        measure::fetched(settlements.len());
+        let published = tokio::time::timeout(self.config.patience, self.broker.publish(parcels)).await;
+        let published = published.unwrap_or_else(|_| {
+            Err(BrokerError::Unavailable(format!("no answer within {} ms", self.config.patience.as_millis())))
+        });
+        let verdicts = match published {
+            Ok(verdicts) => verdicts,
+            Err(error) => {
+                // Dropping the turn leaves its messages where they were.
+                self.lost(&error).await;
+                return Ok(());
+            }
+        };
+        let mut verdicts = verdicts.into_iter();
+        let settlements: Vec<Settlement> = settlements
+            .into_iter()
+            .zip(turn.deliveries())
+            .map(|(decided, delivery)| decided.unwrap_or_else(|| self.settlement(delivery, verdicts.next())))
+            .collect();
+        measure::relayed(&settlements, turn.deliveries().first().map(|first| first.published_at), Timestamp::now());
+        turn.settle(settlements).await
+    }
+
+    fn pack(&self, delivery: &Delivery) -> Result<Parcel, String> {
+        let topic: Topic =
+            delivery.topic.parse().map_err(|error: onceward_topology::InvalidTopic| error.to_string())?;
+        let readers = self.topology.route(&topic.exchange, &topic.routing_key).map_or(0, |queues| queues.len());
+        wire::pack(delivery, topic, readers > 0).map_err(|error| error.to_string())
+    }
+
+    fn settlement(&self, delivery: &Delivery, verdict: Option<Verdict>) -> Settlement {
+        let error = match verdict {
+            Some(Verdict::Accepted) => return Settlement::Done,
+            Some(Verdict::Refused(error)) => error,
+            None => "the bus did not answer for it".to_owned(),
+        };
+        tracing::warn!(
+            bus = self.broker.name(), event_id = %delivery.envelope.event_id, event_type = %delivery.envelope.event_type,
+            topic = %delivery.topic, attempt = delivery.attempt, error, "the bus refused a message"
+        );
+        match self.config.refusals().delay_ms(delivery.attempt, rand::random()) {
+            Some(delay_ms) => Settlement::Retry { after: Duration::from_millis(delay_ms), error },
+            None => Settlement::Dead { reason: DeadReason::RefusedByBus, error },
+        }
+    }
+
+    /// Says every few seconds how this relay finds the bus, for those who have none of their own.
+    async fn report(self: Arc<Self>, stop: CancellationToken) {
+        while !stop.is_cancelled() {
+            let up = self.breaker.is_closed();
+            measure::bus_up(self.broker.name(), up);
+            let error = if up { None } else { self.last_error.lock().expect("no panic while held").clone() };
+            self.note(error.or_else(|| (!up).then(|| "lost".to_owned()))).await;
+            tokio::select! { () = tokio::time::sleep(REPORT_EVERY) => {}, () = stop.cancelled() => {} }
+        }
+        let forgotten = async { self.db.connection().await?.query(store::FORGET_RELAY, &[&self.name]).await };
+        if let Err(error) = forgotten.await {
+            tracing::debug!(%error, "this relay is forgotten a little later");
+        }
+    }
+
+    async fn note(&self, error: Option<String>) {
+        let up = error.is_none();
+        (*self.last_error.lock().expect("no panic while held")).clone_from(&error);
+        let noted = async {
+            let connection = self.db.connection().await?;
+            connection.query(store::NOTE_RELAY, &[&self.name, &self.broker.name(), &up, &error]).await?;
+            Ok::<(), DbError>(())
+        };
+        if let Err(error) = noted.await {
+            tracing::debug!(%error, "could not write down how the bus is");
+        }
+    }
+}

@@ -1,0 +1,269 @@
+-- The way over an external bus. A published message is appended to a lane of the outbox queue instead of the lanes of
+-- its readers; the relay takes turns there like any consumer, and the bus brings the message home: it lands in its
+-- reader's lane. docs/decisions/0010-the-bus-is-a-wire.md says why.
+
+ALTER TABLE onceward.log_state ADD COLUMN bus text NOT NULL DEFAULT 'postgres';
+
+INSERT INTO onceward.queue (name, shards, max_priority, definition)
+VALUES ('@outbox', 8, 9, '{"name": "@outbox", "shards": 8, "max_priority": 9}');
+
+-- What relays handed over: up to which number of a lane, and when. One row a turn.
+CREATE TABLE onceward.relay_batch (
+    lane_id      int         NOT NULL,
+    last_seq     bigint      NOT NULL,
+    published_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (lane_id, last_seq)
+);
+CREATE INDEX relay_batch_published_at ON onceward.relay_batch USING brin (published_at);
+
+-- What each relay thinks of the bus.
+CREATE TABLE onceward.relay_state (
+    relay      text        PRIMARY KEY,
+    bus        text        NOT NULL,
+    up         boolean     NOT NULL,
+    since      timestamptz NOT NULL,
+    last_error text,
+    seen_at    timestamptz NOT NULL
+);
+GRANT SELECT ON onceward.relay_state TO onceward_app;
+
+CREATE FUNCTION onceward.note_published(p_lanes int[], p_last_seqs bigint[]) RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$
+    INSERT INTO onceward.relay_batch (lane_id, last_seq) SELECT * FROM unnest(p_lanes, p_last_seqs) ON CONFLICT DO NOTHING
+$$;
+
+-- A relay says how it finds the bus; relays that have not spoken for a while are forgotten.
+CREATE FUNCTION onceward.note_relay(p_relay text, p_bus text, p_up boolean, p_error text) RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$
+    DELETE FROM onceward.relay_state WHERE seen_at < clock_timestamp() - interval '2 minutes' AND relay <> p_relay;
+    INSERT INTO onceward.relay_state AS s (relay, bus, up, since, last_error, seen_at)
+    VALUES (p_relay, p_bus, p_up, clock_timestamp(), p_error, clock_timestamp())
+    ON CONFLICT (relay) DO UPDATE SET bus = EXCLUDED.bus, up = EXCLUDED.up, last_error = EXCLUDED.last_error, seen_at = EXCLUDED.seen_at,
+        since = CASE WHEN s.up = EXCLUDED.up THEN s.since ELSE EXCLUDED.since END
+$$;
+
+CREATE FUNCTION onceward.forget_relay(p_relay text) RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$ DELETE FROM onceward.relay_state WHERE relay = p_relay $$;
+
+-- Messages that came over a bus go to their reader's lanes, in the given order, unless they landed there before. The
+-- inbox is written first and in one order for everybody: whoever lands the same messages at the same time waits here
+-- and then finds them landed. Gives the lanes that have something new.
+CREATE FUNCTION onceward.land(
+    p_consumer text, p_key text[],
+    p_id uuid[], p_lane int[], p_version smallint[], p_tenant text[], p_event_type text[], p_topic text[],
+    p_ordering_key text[], p_idempotency_key text[], p_correlation_uuid uuid[], p_correlation text[], p_causation text[],
+    p_headers text[], p_payload text[], p_occurred timestamptz[], p_published timestamptz[])
+    RETURNS int[]
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$
+DECLARE
+    v_xid   xid8 := pg_current_xact_id();
+    v_now   timestamptz := clock_timestamp();
+    v_fresh jsonb;
+    v_all   boolean;
+    v_lanes int[];
+BEGIN
+    WITH fresh AS (
+        INSERT INTO onceward.inbox (consumer, tenant_id, idempotency_key)
+        SELECT p_consumer, u.tenant, u.key FROM unnest(p_tenant, p_key) AS u(tenant, key) ORDER BY u.tenant, u.key
+        ON CONFLICT DO NOTHING RETURNING tenant_id, idempotency_key)
+    SELECT coalesce(jsonb_object_agg(f.tenant_id || ':' || f.idempotency_key, true), '{}'), count(*) = cardinality(p_key)
+    INTO v_fresh, v_all FROM fresh f;
+    WITH landed AS (
+        INSERT INTO onceward.message_log (
+            seq, xid, created_at, occurred_at, id, correlation_uuid, epoch, lane_id, copy, version, tenant_id, event_type, topic,
+            ordering_key, idempotency_key, correlation_id, causation_id, headers, payload)
+        SELECT nextval('onceward.message_seq'), v_xid, least(u.published, v_now), u.occurred, u.id, u.correlation_uuid,
+               (SELECT epoch FROM onceward.log_state), u.lane, 1, u.version, u.tenant, u.event_type, u.topic, u.ordering_key,
+               u.idempotency_key, u.correlation, u.causation, u.headers::jsonb, u.payload::jsonb
+        FROM unnest(p_key, p_id, p_lane, p_version, p_tenant, p_event_type, p_topic, p_ordering_key, p_idempotency_key,
+                    p_correlation_uuid, p_correlation, p_causation, p_headers, p_payload, p_occurred, p_published)
+             AS u(key, id, lane, version, tenant, event_type, topic, ordering_key, idempotency_key, correlation_uuid, correlation,
+                  causation, headers, payload, occurred, published)
+        WHERE v_all OR v_fresh ? (u.tenant || ':' || u.key)
+        RETURNING lane_id)
+    SELECT array_agg(DISTINCT l.lane_id) INTO v_lanes FROM landed l;
+    RETURN coalesce(v_lanes, '{}');
+END
+$$;
+
+-- Where a published message goes: to its readers' lanes, or to the outbox's when a relay carries it.
+CREATE FUNCTION onceward.lanes_for(p_exchange text, p_routing_key text, p_tenant text, p_priority int, p_hash bigint) RETURNS int[]
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$
+    SELECT coalesce(array_agg(onceward.lane_of(q.id, p_tenant, least(greatest(p_priority, 0), q.max_priority)::smallint,
+                                               (p_hash % q.shards)::smallint) ORDER BY q.id), '{0}')
+    FROM onceward.queue q, onceward.log_state s
+    WHERE CASE WHEN s.bus = 'postgres'
+               THEN q.id IN (SELECT b.queue_id FROM onceward.binding b WHERE b.exchange = p_exchange AND p_routing_key ~ b.regex)
+               ELSE q.name = '@outbox' END
+$$;
+
+CREATE INDEX dead_letters_by_event ON onceward.dead_letters (event_id);
+CREATE INDEX deferred_event ON onceward.deferred (((message->>'id')::uuid));
+
+-- Forgets what is older than its time, at most p_limit rows of each kind; gives how many went.
+CREATE OR REPLACE FUNCTION onceward.forget(p_inbox_retention interval, p_limit int) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$
+DECLARE
+    v_oldest int;
+    v_keys   bigint;
+    v_inbox  bigint;
+    v_relay  bigint;
+BEGIN
+    SELECT min(epoch) INTO v_oldest FROM onceward.log_epoch;
+    DELETE FROM onceward.message_key WHERE ctid = ANY (ARRAY(
+        SELECT k.ctid FROM onceward.message_key k WHERE k.epoch < v_oldest LIMIT p_limit));
+    GET DIAGNOSTICS v_keys = ROW_COUNT;
+    DELETE FROM onceward.inbox WHERE ctid = ANY (ARRAY(
+        SELECT i.ctid FROM onceward.inbox i WHERE i.received_at < clock_timestamp() - p_inbox_retention LIMIT p_limit));
+    GET DIAGNOSTICS v_inbox = ROW_COUNT;
+    DELETE FROM onceward.relay_batch WHERE ctid = ANY (ARRAY(
+        SELECT b.ctid FROM onceward.relay_batch b
+        WHERE b.published_at < (SELECT opened_at FROM onceward.log_epoch WHERE epoch = v_oldest) LIMIT p_limit));
+    GET DIAGNOSTICS v_relay = ROW_COUNT;
+    RETURN v_keys + v_inbox + v_relay;
+END
+$$;
+
+-- How far a row of the outbox has got.
+CREATE FUNCTION onceward.publication(p_lane int, p_seq bigint, p_xid xid8, p_id uuid, p_created timestamptz)
+    RETURNS TABLE (attempt_count int, last_error text, next_retry_at timestamptz, published_at timestamptz)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$
+DECLARE
+    v_outbox boolean := EXISTS (SELECT FROM onceward.lane l JOIN onceward.queue q ON q.id = l.queue_id
+                                WHERE l.id = p_lane AND q.name = '@outbox');
+    v_turn   onceward.lane_turn;
+BEGIN
+    attempt_count := 0;
+    IF NOT v_outbox AND p_lane <> 0 THEN
+        published_at := p_created;
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    SELECT d.attempts, d.last_error, d.due_at INTO attempt_count, last_error, next_retry_at FROM onceward.deferred d
+    WHERE d.queue_id = (SELECT id FROM onceward.queue WHERE name = '@outbox') AND (d.message->>'id')::uuid = p_id
+      AND (p_lane = 0 OR d.lane_id = p_lane) LIMIT 1;
+    IF FOUND THEN
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    SELECT d.attempts, d.last_error INTO attempt_count, last_error FROM onceward.dead_letters d
+    WHERE d.queue = '@outbox' AND d.event_id = p_id AND d.status <> 'requeued' LIMIT 1;
+    IF FOUND THEN
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    attempt_count := 0;
+    IF p_lane = 0 THEN                           -- routed nowhere, or waited out its delay
+        published_at := p_created;
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    SELECT t.* INTO v_turn FROM onceward.lane_turn t WHERE t.lane_id = p_lane ORDER BY t.turn DESC LIMIT 1;
+    IF p_seq <= coalesce(v_turn.last_seq, 0) AND NOT p_xid = ANY (coalesce(v_turn.open_xids, '{}')) THEN
+        attempt_count := 1;
+        -- The batches of the oldest partitions are forgotten before their rows are.
+        SELECT greatest(b.published_at, p_created) INTO published_at FROM onceward.relay_batch b
+        WHERE b.lane_id = p_lane AND b.last_seq >= p_seq ORDER BY b.last_seq LIMIT 1;
+        published_at := coalesce(published_at, p_created);
+    END IF;
+    RETURN NEXT;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION onceward.enqueue(
+    p_tenant text, p_topic text, p_event_type text, p_payload jsonb, p_idempotency_key text DEFAULT NULL,
+    p_ordering_key text DEFAULT NULL, p_correlation_id text DEFAULT NULL, p_causation_id text DEFAULT NULL,
+    p_headers jsonb DEFAULT NULL, p_delay interval DEFAULT NULL, p_priority int DEFAULT 0,
+    p_aggregate_type text DEFAULT NULL, p_aggregate_id text DEFAULT NULL)
+    RETURNS uuid
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$
+DECLARE
+    v_id       uuid := onceward.uuid_v7();
+    v_exchange text := split_part(p_topic, ':', 1);
+    v_key      text := substr(p_topic, length(split_part(p_topic, ':', 1)) + 2);
+    v_name     text := regexp_replace(p_event_type, '\.v[0-9]+$', '');
+    v_version  text := substring(p_event_type FROM '\.v([0-9]+)$');
+    v_digest   uuid;
+    v_bucket   int[] := '{}';
+    v_hash     bigint;
+    v_lanes    int[];
+    v_copies   int;
+    v_topology bigint;
+    v_current  text := coalesce(current_setting('onceward.tenant_id', true), '');
+BEGIN
+    IF p_tenant IS NULL OR p_tenant !~ '^[A-Za-z0-9_-]{1,64}$' THEN
+        RAISE EXCEPTION 'tenant must be 1 to 64 letters, digits, "-" or "_"' USING ERRCODE = 'OW002';
+    ELSIF v_current <> '' AND v_current <> p_tenant THEN
+        RAISE EXCEPTION 'this transaction belongs to another tenant' USING ERRCODE = 'OW002';
+    ELSIF v_version IS NULL OR v_version::numeric NOT BETWEEN 1 AND 32767 THEN
+        RAISE EXCEPTION 'event type must end in its version, like order.placed.v1' USING ERRCODE = 'OW002';
+    ELSIF p_topic IS NULL OR position(':' IN p_topic) = 0 THEN
+        RAISE EXCEPTION 'topic must be <exchange>:<routing key>' USING ERRCODE = 'OW002';
+    ELSIF p_payload IS NULL OR jsonb_typeof(p_payload) <> 'object' THEN
+        RAISE EXCEPTION 'payload must be a JSON object' USING ERRCODE = 'OW002';
+    ELSIF length(p_idempotency_key) NOT BETWEEN 1 AND 255 OR length(p_ordering_key) NOT BETWEEN 1 AND 255
+        OR length(p_correlation_id) NOT BETWEEN 1 AND 255 THEN
+        RAISE EXCEPTION 'keys and correlation ids have 1 to 255 characters' USING ERRCODE = 'OW002';
+    ELSIF NOT EXISTS (SELECT FROM onceward.exchange WHERE name = v_exchange) THEN
+        RAISE EXCEPTION 'exchange "%" is not declared', v_exchange USING ERRCODE = 'OW002',
+            HINT = 'Declare it in a service''s topology and run onceward migrate.';
+    END IF;
+
+    SELECT topology_version INTO v_topology FROM onceward.log_state;
+    IF p_ordering_key IS NOT NULL THEN
+        v_hash := ('x' || encode(substring(onceward.scoped_hash(p_tenant, p_ordering_key) FROM 1 FOR 4), 'hex'))::bit(32)::bigint;
+        v_bucket := ARRAY[(v_hash % 1024)::int];
+    ELSE
+        v_hash := floor(random() * 4294967296)::bigint;
+    END IF;
+    IF p_idempotency_key IS NOT NULL THEN
+        v_digest := encode(substring(onceward.scoped_hash(p_tenant, p_idempotency_key) FROM 1 FOR 16), 'hex')::uuid;
+    END IF;
+    v_lanes := onceward.lanes_for(v_exchange, v_key, p_tenant, p_priority, v_hash);
+    v_copies := cardinality(v_lanes);
+
+    IF onceward.append(v_topology, v_bucket, CASE WHEN v_digest IS NULL THEN '{}' ELSE ARRAY[v_digest] END,
+        array_fill(v_id, ARRAY[v_copies]), array_fill(v_digest, ARRAY[v_copies]), v_lanes,
+        ARRAY(SELECT (n - 1)::smallint FROM generate_series(1, v_copies) AS n),
+        array_fill(v_version::smallint, ARRAY[v_copies]), array_fill(p_tenant, ARRAY[v_copies]), array_fill(v_name, ARRAY[v_copies]),
+        array_fill(p_topic, ARRAY[v_copies]), array_fill(p_ordering_key, ARRAY[v_copies]),
+        array_fill(p_idempotency_key, ARRAY[v_copies]),
+        array_fill(CASE WHEN p_correlation_id IS NULL THEN onceward.uuid_v7() END, ARRAY[v_copies]),
+        array_fill(p_correlation_id, ARRAY[v_copies]),
+        array_fill(p_causation_id, ARRAY[v_copies]), array_fill(p_aggregate_type, ARRAY[v_copies]),
+        array_fill(p_aggregate_id, ARRAY[v_copies]), array_fill(p_headers::text, ARRAY[v_copies]),
+        array_fill(p_payload::text, ARRAY[v_copies]), array_fill(NULL::timestamptz, ARRAY[v_copies]),
+        array_fill((extract(epoch FROM p_delay) * 1000)::bigint, ARRAY[v_copies])) = 0
+    THEN
+        RETURN NULL;
+    END IF;
+    -- A NOTIFY serialises commits, so a session that publishes in a stream sends few; workers stay awake meanwhile.
+    IF clock_timestamp() > coalesce(nullif(current_setting('onceward.notified_at', true), '')::timestamptz, '-infinity') + interval '10 ms' THEN
+        PERFORM set_config('onceward.notified_at', clock_timestamp()::text, false);
+        PERFORM pg_notify('onceward_wake', array_to_string(v_lanes, ','));
+    END IF;
+    RETURN v_id;
+END
+$$;
+
+-- The outbox as the specification names it. On an external bus a row is published once a relay has handed it over; one
+-- that the bus refused waits with its error.
+CREATE OR REPLACE VIEW onceward.outbox_messages WITH (security_invoker = true) AS
+SELECT m.id, m.tenant_id, m.aggregate_type, m.aggregate_id, m.event_type || '.v' || m.version AS event_type, m.topic, m.ordering_key,
+       coalesce(m.idempotency_key, m.id::text) AS idempotency_key, m.payload, m.headers,
+       coalesce(m.correlation_id, m.correlation_uuid::text) AS correlation_id, m.causation_id,
+       m.created_at, coalesce(m.occurred_at, m.created_at) AS occurred_at, p.attempt_count, p.last_error, p.next_retry_at, p.published_at
+FROM onceward.message_log m
+CROSS JOIN LATERAL onceward.publication(m.lane_id, m.seq, m.xid, m.id, m.created_at) p
+WHERE m.copy = 0;
+
+REVOKE ALL ON ALL FUNCTIONS IN SCHEMA onceward FROM PUBLIC;
+GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA onceward TO onceward_app;
