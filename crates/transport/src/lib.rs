@@ -15,6 +15,7 @@ mod broker;
 mod delivery;
 mod error;
 mod intake;
+mod namespace;
 pub mod wire;
 
 pub use address::{Address, BrokerConfig, BusKind, without_credentials};
@@ -22,4 +23,5 @@ pub use broker::{Broker, BrokerError, Capabilities, Difference, Reading, Receive
 pub use delivery::{DeadReason, Delivery, Settlement};
 pub use error::TransportError;
 pub use intake::{Intake, LeaseId, Leased, Subscription, Transport, Turn};
+pub use namespace::{Namespaced, prefixed};
 pub use wire::{Arrival, Parcel};

@@ -78,6 +78,7 @@ pub enum AuthKind {
 pub struct Bus {
     pub url: String,
     pub url_file: String,
+    pub namespace: String,
     pub poll_ms: u64,
     pub relay_batch: usize,
     pub relay_tasks: usize,

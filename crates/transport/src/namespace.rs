@@ -1,0 +1,87 @@
+//! Several installations on one broker: each puts a word of its own before every name.
+
+use crate::{Broker, BrokerError, Capabilities, Difference, Parcel, Reading, Receiver, Verdict};
+use async_trait::async_trait;
+use onceward_topology::{Topic, Topology};
+
+/// A broker on which all names begin with `prefix`. Nobody above it knows.
+pub struct Namespaced<B> {
+    broker: B,
+    prefix: String,
+}
+
+/// The topology with `prefix` before the name of every exchange and queue.
+pub fn prefixed(topology: &Topology, prefix: &str) -> Topology {
+    let mut topology = topology.clone();
+    for exchange in &mut topology.exchanges {
+        exchange.name.insert_str(0, prefix);
+    }
+    for queue in &mut topology.queues {
+        queue.name.insert_str(0, prefix);
+        if let Some(letter) = &mut queue.dead_letter {
+            letter.exchange.insert_str(0, prefix);
+        }
+    }
+    for binding in &mut topology.bindings {
+        binding.exchange.insert_str(0, prefix);
+        binding.queue.insert_str(0, prefix);
+    }
+    topology
+}
+
+impl<B> Namespaced<B> {
+    /// `broker` must have been made for the [`prefixed`] topology.
+    pub fn new(broker: B, prefix: String) -> Self {
+        Self { broker, prefix }
+    }
+
+    fn name(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+}
+
+#[async_trait]
+impl<B: Broker> Broker for Namespaced<B> {
+    fn name(&self) -> &'static str {
+        self.broker.name()
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.broker.capabilities()
+    }
+
+    async fn declare(&self) -> Result<Vec<String>, BrokerError> {
+        self.broker.declare().await
+    }
+
+    async fn check(&self) -> Result<Vec<Difference>, BrokerError> {
+        self.broker.check().await
+    }
+
+    async fn publish(&self, mut parcels: Vec<Parcel>) -> Result<Vec<Verdict>, BrokerError> {
+        for parcel in &mut parcels {
+            parcel.topic = Topic::new(self.name(&parcel.topic.exchange), &parcel.topic.routing_key);
+        }
+        self.broker.publish(parcels).await
+    }
+
+    async fn open(&self, reading: Reading) -> Result<Box<dyn Receiver>, BrokerError> {
+        self.broker.open(Reading { queue: self.name(&reading.queue), ..reading }).await
+    }
+
+    async fn waiting(&self, queue: &str) -> Result<Option<u64>, BrokerError> {
+        self.broker.waiting(&self.name(queue)).await
+    }
+
+    async fn ping(&self) -> Result<(), BrokerError> {
+        self.broker.ping().await
+    }
+
+    async fn advise(&self) -> Result<Vec<String>, BrokerError> {
+        self.broker.advise().await
+    }
+
+    async fn close(&self) {
+        self.broker.close().await;
+    }
+}
