@@ -3,10 +3,11 @@
 use crate::{Broker, BrokerError, Capabilities, Difference, Parcel, Reading, Receiver, Verdict};
 use async_trait::async_trait;
 use onceward_topology::{Topic, Topology};
+use std::sync::Arc;
 
 /// A broker on which all names begin with `prefix`. Nobody above it knows.
-pub struct Namespaced<B> {
-    broker: B,
+pub struct Namespaced {
+    broker: Arc<dyn Broker>,
     prefix: String,
 }
 
@@ -29,9 +30,9 @@ pub fn prefixed(topology: &Topology, prefix: &str) -> Topology {
     topology
 }
 
-impl<B> Namespaced<B> {
+impl Namespaced {
     /// `broker` must have been made for the [`prefixed`] topology.
-    pub fn new(broker: B, prefix: String) -> Self {
+    pub fn new(broker: Arc<dyn Broker>, prefix: String) -> Self {
         Self { broker, prefix }
     }
 
@@ -41,7 +42,7 @@ impl<B> Namespaced<B> {
 }
 
 #[async_trait]
-impl<B: Broker> Broker for Namespaced<B> {
+impl Broker for Namespaced {
     fn name(&self) -> &'static str {
         self.broker.name()
     }
