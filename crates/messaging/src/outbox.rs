@@ -181,6 +181,9 @@ pub(crate) async fn copy_dead_letter(
     let mut envelope = delivery.envelope.clone();
     let death = serde_json::json!({"reason": reason.as_str(), "queue": queue.name, "attempts": delivery.attempt});
     envelope.extensions.insert(DEAD_LETTER.to_owned(), death);
+    // It is a message of its own: the key belongs to the one that died, which may die again.
+    envelope.idempotency_key = IdempotencyKey::new(format!("dead-letter:{}", publisher.ids.event_id()))
+        .map_err(|error| TransportError::Malformed(error.to_string()))?;
     let copy = Outgoing {
         envelope,
         topic: Topic::new(&target.exchange, target.routing_key.as_deref().unwrap_or(own_key)),

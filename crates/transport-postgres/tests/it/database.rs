@@ -8,9 +8,13 @@ use onceward_transport_postgres::{MIGRATIONS, PostgresBusConfig, PostgresTranspo
 use std::time::Duration;
 use tokio_postgres::{Client, error::SqlState};
 
-const QUEUE: &str = "q.things";
+pub const QUEUE: &str = "q.things";
 
 async fn database() -> TestDb {
+    database_on(BusKind::Postgres).await
+}
+
+pub async fn database_on(kind: BusKind) -> TestDb {
     let database = TestDb::empty().await;
     let config = database.config();
     migrate(&config, &[MIGRATIONS]).await.expect("the migrations apply");
@@ -18,13 +22,16 @@ async fn database() -> TestDb {
         .exchange(Exchange::topic("things"))
         .queue(Queue::work(QUEUE).shards(1))
         .bind("things", "#", QUEUE);
-    declare(&config, &topology, BusKind::Postgres).await.expect("the topology is declared");
+    declare(&config, &topology, kind).await.expect("the topology is declared");
     database
 }
 
-async fn reader(database: &TestDb) -> Box<dyn Intake> {
+pub fn bus(database: &TestDb) -> PostgresTransport {
     let db = Db::connect(database.config()).expect("the settings are valid");
-    let config = PostgresBusConfig { poll_ms: 20, ..PostgresBusConfig::default() };
+    PostgresTransport::new(db, PostgresBusConfig { poll_ms: 20, ..PostgresBusConfig::default() })
+}
+
+pub async fn reader(database: &TestDb) -> Box<dyn Intake> {
     let subscription = Subscription {
         consumer: "reader".into(),
         queue: QUEUE.into(),
@@ -32,18 +39,17 @@ async fn reader(database: &TestDb) -> Box<dyn Intake> {
         concurrency: 1,
         isolate_killers: true,
     };
-    let bus = PostgresTransport::new(db, config);
-    bus.open(subscription).await.expect("the queue is declared")
+    bus(database).open(subscription).await.expect("the queue is declared")
 }
 
-async fn publish(client: &Client, number: i32) {
+pub async fn publish(client: &Client, number: i32) {
     let enqueue =
         "SELECT onceward.enqueue('acme', 'things:thing', 'thing.happened.v1', jsonb_build_object('n', $1::int))";
     client.execute(enqueue, &[&number]).await.expect("it is published");
 }
 
 /// Handles, one message of a kind a turn, until the bus sees no more work. Gives what was handled.
-async fn handle_all(intake: &dyn Intake, owner: &Client) -> Vec<i64> {
+pub async fn handle_all(intake: &dyn Intake, owner: &Client) -> Vec<i64> {
     let at_rest = "SELECT NOT EXISTS (SELECT FROM onceward.queue q, onceward.lanes_with_work(q.id))";
     let mut handled = Vec::new();
     let handling = async {
@@ -97,7 +103,7 @@ async fn messages_put_aside_keep_their_order_among_any_number_of_lanes() {
     for lanes in [1, 500, 5_000] {
         let more = format!(
             "INSERT INTO onceward.lane (queue_id, tenant_id, priority, shard)
-             SELECT (SELECT id FROM onceward.queue), 'tenant-' || n, 0, 0 FROM generate_series(1, {lanes}) AS n
+             SELECT (SELECT id FROM onceward.queue WHERE name = '{QUEUE}'), 'tenant-' || n, 0, 0 FROM generate_series(1, {lanes}) AS n
              ON CONFLICT DO NOTHING; ANALYZE onceward.lane"
         );
         owner.batch_execute(&more).await.expect("there are more lanes");

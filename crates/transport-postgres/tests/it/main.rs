@@ -3,5 +3,6 @@
 
 mod cursor;
 mod database;
+mod landing;
 mod lanes;
 mod model;
