@@ -22,7 +22,7 @@ mod reader;
 pub mod receiving;
 pub mod routing;
 pub mod sharing;
-mod stand;
+pub(crate) mod stand;
 
 use onceward_testkit::PATIENCE;
 use onceward_topology::Topology;

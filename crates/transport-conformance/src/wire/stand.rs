@@ -4,7 +4,7 @@ use super::{Lab, reader::Reader};
 use bytes::Bytes;
 use onceward_testkit::Proxy;
 use onceward_topology::{Topic, Topology};
-use onceward_transport::{Address, Broker, BrokerConfig, BrokerError, Parcel, Reading, Verdict, wire};
+use onceward_transport::{Address, Broker, BrokerConfig, BrokerError, Parcel, Reading, Verdict, prefixed, wire};
 use std::{future::Future, sync::Arc, time::Duration};
 use tokio::time::{sleep, timeout};
 use uuid::Uuid;
@@ -34,7 +34,7 @@ impl<'a> Stand<'a> {
     /// A topology that is not declared yet.
     pub(super) fn bare(lab: &'a dyn Lab, topology: Topology, config: BrokerConfig) -> Self {
         let tag = format!("conformance-{}", Uuid::now_v7().simple());
-        let topology = renamed(topology, &tag);
+        let topology = prefixed(&topology, &format!("{tag}."));
         let broker = lab.broker(config.clone(), topology.clone());
         Self { lab, tag, topology, config, broker }
     }
@@ -61,7 +61,7 @@ impl<'a> Stand<'a> {
 
     /// Another process that knows a larger topology under the same names.
     pub(super) fn grown(&self, topology: Topology) -> Self {
-        let topology = renamed(topology, &self.tag);
+        let topology = prefixed(&topology, &format!("{}.", self.tag));
         let broker = self.lab.broker(self.config.clone(), topology.clone());
         Self { lab: self.lab, tag: self.tag.clone(), topology, config: self.config.clone(), broker }
     }
@@ -199,20 +199,4 @@ pub(crate) fn left_out(why: &str) {
     use std::io::Write;
     let thread = std::thread::current();
     let _ = writeln!(std::io::stderr(), "LEFT OUT: {}: {why}", thread.name().unwrap_or("a case"));
-}
-
-fn renamed(mut topology: Topology, tag: &str) -> Topology {
-    let rename = |name: &mut String| *name = format!("{tag}.{name}");
-    topology.exchanges.iter_mut().for_each(|exchange| rename(&mut exchange.name));
-    for queue in &mut topology.queues {
-        rename(&mut queue.name);
-        if let Some(dead_letter) = &mut queue.dead_letter {
-            rename(&mut dead_letter.exchange);
-        }
-    }
-    for binding in &mut topology.bindings {
-        rename(&mut binding.exchange);
-        rename(&mut binding.queue);
-    }
-    topology
 }
