@@ -1,0 +1,188 @@
+//! Messages in RabbitMQ's words and in ours.
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use lapin::{
+    BasicProperties,
+    message::Delivery,
+    types::{AMQPValue, FieldTable, LongString, ShortString},
+};
+use onceward_envelope::headers;
+use onceward_transport::{Arrival, Parcel, wire};
+
+/// How often the broker handed the message out before. Quorum queues count; others only know whether.
+const DELIVERY_COUNT: &str = "x-delivery-count";
+const PERSISTENT: u8 = 2;
+/// Names and keys have a length of one byte.
+const NAME_BYTES_MAX: usize = 255;
+/// More than what surrounds the headers in their frame: properties, lengths, the end.
+const AROUND_HEADERS_BYTES: usize = 2 * 1024;
+/// A header's lengths and type.
+const AROUND_HEADER_BYTES: usize = 6;
+
+/// Why the protocol cannot carry this message, if it cannot. Sent all the same, it would cost the connection.
+pub(crate) fn unfit(parcel: &Parcel, frame_max_bytes: usize) -> Option<String> {
+    let names = [&parcel.topic.exchange, &parcel.topic.routing_key];
+    if let Some(name) =
+        names.into_iter().chain(parcel.headers.iter().map(|(name, _)| name)).find(|name| name.len() > NAME_BYTES_MAX)
+    {
+        return Some(format!("a name of {} bytes; RabbitMQ takes {NAME_BYTES_MAX} at most", name.len()));
+    }
+    let bytes: usize = parcel.headers.iter().map(|(name, value)| name.len() + value.len() + AROUND_HEADER_BYTES).sum();
+    // Unlike a body, headers travel in one frame.
+    let most = frame_max_bytes.saturating_sub(AROUND_HEADERS_BYTES);
+    (bytes > most).then(|| {
+        format!("headers of {bytes} bytes; this RabbitMQ takes {most} (frame_max): send large content in the body")
+    })
+}
+
+/// Everything beside the body. The parcel must not be [`unfit`].
+pub(crate) fn properties(parcel: &Parcel) -> BasicProperties {
+    let header = |wanted: &str| parcel.headers.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
+    let short = |wanted| header(wanted).and_then(|value| ShortString::try_new(value).ok());
+    let published_at = header(wire::PUBLISHED_AT).and_then(|text| text.parse::<Timestamp>().ok());
+    let mut table = FieldTable::default();
+    for (name, value) in &parcel.headers {
+        table.insert(name.as_str().into(), AMQPValue::LongString(LongString::from(value.as_str())));
+    }
+    let mut properties = BasicProperties::default()
+        .with_content_type("application/json".into())
+        .with_delivery_mode(PERSISTENT)
+        .with_message_id(parcel.id.to_string().into())
+        .with_headers(table);
+    if let Some(correlation) = short(headers::CORRELATION_ID) {
+        properties = properties.with_correlation_id(correlation);
+    }
+    if let Some(schema) = short(headers::SCHEMA) {
+        properties = properties.with_type(schema);
+    }
+    if let Some(at) = published_at.and_then(|at| u64::try_from(at.as_second()).ok()) {
+        properties = properties.with_timestamp(at);
+    }
+    properties
+}
+
+/// A message of ours, or of whoever else publishes to our queues.
+pub(crate) fn arrival(delivery: Delivery) -> Arrival {
+    let Delivery { exchange, routing_key, redelivered, properties, data, .. } = delivery;
+    let mut headers: Vec<(String, String)> = Vec::new();
+    for (name, value) in properties.headers().iter().flat_map(FieldTable::inner) {
+        add(&mut headers, &name.as_str().to_lowercase(), || text(value));
+    }
+    add(&mut headers, wire::TOPIC, || format!("{exchange}:{routing_key}"));
+    for (name, value) in
+        [(headers::MESSAGE_ID, properties.message_id()), (headers::CORRELATION_ID, properties.correlation_id())]
+    {
+        if let Some(value) = value {
+            add(&mut headers, name, || value.to_string());
+        }
+    }
+    let counted = headers.iter().find(|(name, _)| name == DELIVERY_COUNT).and_then(|(_, count)| count.parse().ok());
+    Arrival { redeliveries: counted.unwrap_or(u32::from(redelivered)), headers, body: Bytes::from(data) }
+}
+
+fn add(headers: &mut Vec<(String, String)>, name: &str, value: impl FnOnce() -> String) {
+    if headers.iter().all(|(known, _)| known != name) {
+        headers.push((name.to_owned(), value()));
+    }
+}
+
+fn text(value: &AMQPValue) -> String {
+    match value {
+        AMQPValue::Boolean(value) => value.to_string(),
+        AMQPValue::ShortShortInt(value) => value.to_string(),
+        AMQPValue::ShortShortUInt(value) => value.to_string(),
+        AMQPValue::ShortInt(value) => value.to_string(),
+        AMQPValue::ShortUInt(value) => value.to_string(),
+        AMQPValue::LongInt(value) => value.to_string(),
+        AMQPValue::LongUInt(value) => value.to_string(),
+        AMQPValue::LongLongInt(value) => value.to_string(),
+        AMQPValue::Float(value) => value.to_string(),
+        AMQPValue::Double(value) => value.to_string(),
+        AMQPValue::DecimalValue(decimal) => format!("{}e-{}", decimal.value, decimal.scale),
+        AMQPValue::ShortString(value) => value.to_string(),
+        AMQPValue::LongString(value) => String::from_utf8_lossy(value.as_bytes()).into_owned(),
+        AMQPValue::ByteArray(value) => String::from_utf8_lossy(value.as_slice()).into_owned(),
+        AMQPValue::Timestamp(seconds) => {
+            let at = i64::try_from(*seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
+            at.map_or_else(|| seconds.to_string(), |at| at.to_string())
+        }
+        AMQPValue::FieldArray(values) => {
+            let values: Vec<String> = values.as_slice().iter().map(text).collect();
+            format!("[{}]", values.join(", "))
+        }
+        AMQPValue::FieldTable(table) => {
+            let fields: Vec<String> =
+                table.inner().iter().map(|(name, value)| format!("{name}: {}", text(value))).collect();
+            format!("{{{}}}", fields.join(", "))
+        }
+        AMQPValue::Void => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onceward_topology::Topic;
+    use uuid::Uuid;
+
+    fn parcel(headers: &[(&str, &str)]) -> Parcel {
+        Parcel {
+            id: Uuid::nil(),
+            topic: Topic::new("e", "k"),
+            ordering_key: None,
+            priority: 0,
+            headers: headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            body: Bytes::new(),
+            expected: true,
+        }
+    }
+
+    #[test]
+    fn what_the_protocol_cannot_carry_is_known_beforehand() {
+        assert_eq!(unfit(&parcel(&[("x-topic", "e:k")]), 131_072), None);
+        assert!(unfit(&parcel(&[(&"n".repeat(256), "")]), 131_072).unwrap().contains("256 bytes"));
+        assert!(unfit(&parcel(&[("x", &"v".repeat(7_000))]), 8_192).unwrap().contains("frame_max"));
+        let mut long = parcel(&[]);
+        long.topic.routing_key = "k".repeat(256);
+        assert!(unfit(&long, 131_072).unwrap().contains("at most"));
+    }
+
+    #[test]
+    fn properties_repeat_what_other_programs_look_for() {
+        let long = "c".repeat(300);
+        let ours = properties(&parcel(&[
+            ("x-schema", "payment.posted.v1"),
+            ("x-correlation-id", &long),
+            ("x-published-at", "2026-11-16T00:00:01.5Z"),
+        ]));
+        assert_eq!(ours.kind().as_ref().unwrap().as_str(), "payment.posted.v1");
+        assert_eq!(ours.correlation_id(), &None, "it would not fit, and the header has it");
+        assert_eq!(ours.timestamp(), &Some(1_794_787_201));
+        assert_eq!(ours.delivery_mode(), &Some(2));
+        assert_eq!(ours.message_id().as_ref().unwrap().as_str(), Uuid::nil().to_string());
+    }
+
+    #[test]
+    fn strangers_headers_become_text() {
+        let mut delivery = Delivery::mock(1, "orders".into(), "placed".into(), true, b"{}".to_vec());
+        let mut inner = FieldTable::default();
+        inner.insert("queue".into(), AMQPValue::LongString("q".into()));
+        inner.insert("count".into(), AMQPValue::LongLongInt(2));
+        let mut table = FieldTable::default();
+        table.insert("X-Flag".into(), AMQPValue::Boolean(true));
+        table.insert("x-death".into(), AMQPValue::FieldArray(vec![AMQPValue::FieldTable(inner)].into()));
+        table.insert("x-at".into(), AMQPValue::Timestamp(0));
+        table.insert("x-bytes".into(), AMQPValue::LongString(vec![b'a', 0xff].into()));
+        delivery.properties = BasicProperties::default().with_headers(table).with_message_id("theirs".into());
+        let arrival = arrival(delivery);
+        let header = |name| arrival.header(name).unwrap();
+        assert_eq!(header("x-flag"), "true");
+        assert_eq!(header("x-death"), "[{count: 2, queue: q}]");
+        assert_eq!(header("x-at"), "1970-01-01T00:00:00Z");
+        assert_eq!(header("x-bytes"), "a\u{fffd}");
+        assert_eq!(header("x-topic"), "orders:placed");
+        assert_eq!(header("x-message-id"), "theirs");
+        assert_eq!((arrival.redeliveries, &arrival.body[..]), (1, &b"{}"[..]));
+    }
+}

@@ -1,0 +1,3 @@
+//! RabbitMQ as a bus, against a real server.
+
+mod conformance;
