@@ -14,7 +14,8 @@ pub(crate) struct Figure {
     pub limit: Option<f64>,
     /// value ÷ limit, or the value itself where the bar is absolute.
     pub ratio: f64,
-    pub bar: f64,
+    /// Null where none was set.
+    pub bar: Option<f64>,
     /// `>=` or `<=`.
     pub must_be: &'static str,
     pub pass: bool,
@@ -31,12 +32,38 @@ impl Figure {
         bar: f64,
     ) -> Self {
         let ratio = value / limit;
-        Self { bench, figure, value, unit, limit: Some(limit), ratio, bar, must_be: ">=", pass: ratio >= bar }
+        Self {
+            bench,
+            figure,
+            value,
+            unit,
+            limit: Some(limit),
+            ratio,
+            bar: Some(bar),
+            must_be: ">=",
+            pass: ratio >= bar,
+        }
+    }
+
+    /// A rate that nothing is asked of.
+    pub(crate) fn shown(bench: &'static str, figure: &'static str, value: f64, unit: &'static str, limit: f64) -> Self {
+        let ratio = value / limit;
+        Self { bench, figure, value, unit, limit: Some(limit), ratio, bar: None, must_be: ">=", pass: true }
     }
 
     /// A cost that must stay below `bar`.
     pub(crate) fn at_most(bench: &'static str, figure: &'static str, value: f64, unit: &'static str, bar: f64) -> Self {
-        Self { bench, figure, value, unit, limit: None, ratio: value, bar, must_be: "<=", pass: value <= bar }
+        Self {
+            bench,
+            figure,
+            value,
+            unit,
+            limit: None,
+            ratio: value,
+            bar: Some(bar),
+            must_be: "<=",
+            pass: value <= bar,
+        }
     }
 }
 
@@ -57,16 +84,20 @@ impl Report {
         for figure in &self.0 {
             let limit = figure.limit.map_or(String::from("-"), |limit| format!("{limit:.0}"));
             println!(
-                "{:<9} {:<28} {:>12.2} {:<11} {:>12} {:>8.2}   {} {:<6} {}",
+                "{:<9} {:<28} {:>12.2} {:<11} {:>12} {:>8.2}   {:>2} {:<6} {}",
                 figure.bench,
                 figure.figure,
                 figure.value,
                 figure.unit,
                 limit,
                 figure.ratio,
-                figure.must_be,
-                figure.bar,
-                if figure.pass { "ok" } else { "MISSED" }
+                figure.bar.map_or("", |_| figure.must_be),
+                figure.bar.map_or("-".to_owned(), |bar| bar.to_string()),
+                match (figure.bar, figure.pass) {
+                    (None, _) => "",
+                    (_, true) => "ok",
+                    (_, false) => "MISSED",
+                }
             );
         }
     }

@@ -5,6 +5,7 @@
 //! could not measure; a missed bar is printed, not punished.
 
 mod benches;
+mod brokers;
 mod figure;
 mod load;
 mod server;
@@ -13,6 +14,7 @@ mod store;
 
 use clap::ValueEnum;
 use figure::{Figure, Report};
+use onceward::transport::BusKind;
 use std::process::ExitCode;
 
 /// What can be measured.
@@ -22,6 +24,8 @@ pub enum Name {
     Enqueue,
     /// Messages drained, alone and with producers, against one-row inserts
     Queue,
+    /// The outbox drained to a broker, against the same client publishing from memory
+    Relay,
     /// From commit to handler on an idle system
     Latency,
     /// Rate with a million waiting, against ten thousand
@@ -50,9 +54,39 @@ pub struct Args {
     /// Concurrent clients
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=64))]
     clients: u64,
+    /// The bus that `queue` measures (PostgreSQL without it) and `relay` carries to (RabbitMQ and Kafka without it)
+    #[arg(long, value_enum)]
+    bus: Option<BusName>,
+    /// A broker to measure with --bus instead of a private one
+    #[arg(long, env = "ONCEWARD_BENCH_BROKER_URL", requires = "bus")]
+    broker_url: Option<String>,
     /// A PostgreSQL to measure instead of a private one; its user must be allowed to create databases
     #[arg(long, env = "ONCEWARD_BENCH_DATABASE_URL")]
     database_url: Option<String>,
+}
+
+/// A bus, as the command line names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BusName {
+    /// PostgreSQL itself
+    Postgres,
+    /// RabbitMQ
+    Rabbitmq,
+    /// Kafka
+    Kafka,
+    /// Redis
+    Redis,
+}
+
+impl BusName {
+    pub(crate) fn kind(self) -> BusKind {
+        match self {
+            Self::Postgres => BusKind::Postgres,
+            Self::Rabbitmq => BusKind::RabbitMq,
+            Self::Kafka => BusKind::Kafka,
+            Self::Redis => BusKind::Redis,
+        }
+    }
 }
 
 /// Sizes and times of one run.
@@ -62,6 +96,8 @@ pub(crate) struct Settings {
     pub messages: Option<u64>,
     pub clients: usize,
     pub database_url: Option<String>,
+    pub bus: Option<BusKind>,
+    pub broker_url: Option<String>,
 }
 
 /// Measures and prints. Exit code 0: measured, whatever came out.
@@ -71,6 +107,8 @@ pub fn main(args: Args) -> ExitCode {
         messages: args.messages,
         clients: usize::try_from(args.clients).unwrap_or(8),
         database_url: args.database_url,
+        bus: args.bus.map(BusName::kind),
+        broker_url: args.broker_url,
     };
     onceward::cli::install_crypto();
     let measured = tokio::runtime::Runtime::new()
@@ -96,6 +134,9 @@ async fn measure(name: Name, settings: &Settings) -> anyhow::Result<Report> {
     }
     if wanted(Name::Queue) {
         figures.extend(benches::queue::run(settings).await?);
+    }
+    if wanted(Name::Relay) {
+        figures.extend(benches::relay::run(settings).await?);
     }
     if wanted(Name::Latency) {
         figures.extend(benches::latency::run(settings).await?);

@@ -2,11 +2,17 @@
 
 use crate::{
     Settings,
+    brokers::PrivateBroker,
     service::{self, Seen},
     store,
 };
 use anyhow::Context;
-use onceward::{Config, Db, DbConfig, Platform, db::migrate, runtime::Running, transport::BusKind};
+use onceward::{
+    Config, Db, DbConfig, Platform, broker,
+    db::migrate,
+    runtime::Running,
+    transport::{Broker, BusKind},
+};
 use onceward_local_postgres::{Cluster, ClusterOptions, Programs};
 use std::{path::PathBuf, sync::Arc};
 use tokio_postgres::Client;
@@ -21,6 +27,7 @@ pub(crate) struct Bench {
     config: Config,
     server: Server,
     name: String,
+    broker: PrivateBroker,
 }
 
 enum Server {
@@ -29,7 +36,12 @@ enum Server {
 }
 
 impl Bench {
+    /// On PostgreSQL as the bus.
     pub(crate) async fn start(settings: &Settings, timed: bool) -> anyhow::Result<Self> {
+        Self::on_bus(settings, timed, BusKind::Postgres).await
+    }
+
+    pub(crate) async fn on_bus(settings: &Settings, timed: bool, bus: BusKind) -> anyhow::Result<Self> {
         let server = match &settings.database_url {
             Some(url) => Server::Given(url.clone()),
             None => tokio::task::spawn_blocking(private).await??,
@@ -47,8 +59,11 @@ impl Bench {
         let mut config = Config::load_with(None, |_| None)?;
         config.database.url.clone_from(&url);
         config.database.pool_size = settings.clients + 8;
-        platform.migrate(&config.db(), BusKind::Postgres).await?;
-        Ok(Self { seen, url, platform, config, server, name })
+        let broker = PrivateBroker::start(settings, bus).await?;
+        config.bus.url = broker.url();
+        config.bus.namespace = format!("{name}.");
+        platform.migrate(&config.db(), bus).await?;
+        Ok(Self { seen, url, platform, config, server, name, broker })
     }
 
     /// An instance of the platform, as a process of its own would be.
@@ -56,6 +71,15 @@ impl Bench {
         let stop = CancellationToken::new();
         let running = Running::new(self.platform.clone(), self.config.clone(), stop.clone())?;
         Ok(Instance { running, stop })
+    }
+
+    /// The external bus, without the platform around it.
+    pub(crate) fn broker(&self) -> anyhow::Result<Arc<dyn Broker>> {
+        broker::connect(&self.config, self.platform.topology())?.context("PostgreSQL is no broker")
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
     }
 
     /// A connection as the owner.
@@ -70,6 +94,7 @@ impl Bench {
 
     /// Ends everything and removes the data.
     pub(crate) async fn end(self) -> anyhow::Result<()> {
+        self.broker.end().await?;
         match self.server {
             Server::Given(url) => {
                 let admin = migrate::owner(&DbConfig::new(url)).await?;
@@ -102,6 +127,10 @@ impl Instance {
 
     pub(crate) fn run_consumers(&mut self) {
         self.running.run_consumers();
+    }
+
+    pub(crate) fn run_relay(&mut self) {
+        self.running.run_relay();
     }
 
     pub(crate) async fn stop(self) {

@@ -5,11 +5,13 @@ use jiff::Timestamp;
 use onceward::{
     Config, Db, Platform, Scope, Service, TenantId,
     runtime::Running,
-    transport::BusKind,
+    transport::{Broker, BusKind},
     web::{Claims, issue_hs256},
 };
+use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 const SECRET: &str = "a secret for tests that is long enough";
 
@@ -35,7 +37,17 @@ impl TestPlatform {
         let platform = Platform::assemble(services).expect("the services fit together");
         let bus = BusKind::of_url(url.unwrap_or_default()).expect("a bus that there is");
         let database = TestDb::for_platform_on(&platform, bus).await;
-        Self::with_config(database, platform, |config| config.bus.url = url.unwrap_or_default().to_owned())
+        Self::with_config(database, platform, |config| {
+            config.bus.url = url.unwrap_or_default().to_owned();
+            config.bus.namespace = format!("t{}.", Uuid::now_v7().simple());
+            config.bus.heartbeat_ms = 3_000;
+        })
+    }
+
+    /// The external bus, as a program outside the platform would use it, with this platform's names.
+    pub fn broker(&self) -> Arc<dyn Broker> {
+        let broker = onceward::broker::connect(&self.config, self.platform.topology()).expect("a valid configuration");
+        broker.expect("the platform runs on an external bus")
     }
 
     /// The platform on a database that is migrated already.

@@ -5,3 +5,4 @@ pub(crate) mod enqueue;
 pub(crate) mod latency;
 pub(crate) mod pinned;
 pub(crate) mod queue;
+pub(crate) mod relay;

@@ -2,6 +2,7 @@
 
 use crate::support::{
     api::{Answer, answer},
+    bus::{Bus, on_buses},
     shop::{Shop, row_counts},
 };
 use onceward::web::{Claims, issue_hs256};
@@ -42,26 +43,26 @@ fn teapot() -> Value {
     json!({"sku": "teapot", "quantity": 1})
 }
 
-#[tokio::test]
-async fn a_body_over_the_limit_is_refused_with_the_limit_named() {
-    let shop = Shop::taking_orders_only().await;
+on_buses!(a_body_over_the_limit_is_refused_with_the_limit_named);
+async fn a_body_over_the_limit_is_refused_with_the_limit_named(bus: Bus) {
+    let shop = Shop::taking_orders_only(&bus).await;
     let limit = shop.platform.config().http.max_body_bytes;
     let body = json!({"sku": "x".repeat(limit), "quantity": 1}).to_string();
     let refused = check_refused(&shop, raw_order(&shop, body), 413, "body-too-large").await;
     assert!(refused.body["detail"].as_str().unwrap().contains(&limit.to_string()));
 }
 
-#[tokio::test]
-async fn a_body_that_is_not_json_is_refused_with_the_place_named() {
-    let shop = Shop::taking_orders_only().await;
+on_buses!(a_body_that_is_not_json_is_refused_with_the_place_named);
+async fn a_body_that_is_not_json_is_refused_with_the_place_named(bus: Bus) {
+    let shop = Shop::taking_orders_only(&bus).await;
     let request = raw_order(&shop, "{\"sku\": \"teapot\", ".to_owned());
     let refused = check_refused(&shop, request, 400, "invalid-json").await;
     assert!(refused.body["detail"].as_str().unwrap().contains("line 1"));
 }
 
-#[tokio::test]
-async fn fields_that_are_unknown_missing_or_of_another_type_are_named_by_their_paths() {
-    let shop = Shop::taking_orders_only().await;
+on_buses!(fields_that_are_unknown_missing_or_of_another_type_are_named_by_their_paths);
+async fn fields_that_are_unknown_missing_or_of_another_type_are_named_by_their_paths(bus: Bus) {
+    let shop = Shop::taking_orders_only(&bus).await;
     let cases = [
         (json!({"sku": "teapot", "quantity": 1, "discount": 5}), vec!["/discount"]),
         (json!({"sku": "teapot", "quantity": "two"}), vec!["/quantity"]),
@@ -79,9 +80,9 @@ async fn fields_that_are_unknown_missing_or_of_another_type_are_named_by_their_p
     }
 }
 
-#[tokio::test]
-async fn tokens_that_are_missing_expired_or_signed_by_somebody_else_are_refused() {
-    let shop = Shop::taking_orders_only().await;
+on_buses!(tokens_that_are_missing_expired_or_signed_by_somebody_else_are_refused);
+async fn tokens_that_are_missing_expired_or_signed_by_somebody_else_are_refused(bus: Bus) {
+    let shop = Shop::taking_orders_only(&bus).await;
     let roles = shop.platform.platform().roles();
     let expired = shop.platform.token_for("acme", "tester", &roles, -3600);
     let foreign = issue_hs256(
@@ -97,16 +98,16 @@ async fn tokens_that_are_missing_expired_or_signed_by_somebody_else_are_refused(
     check_refused(&shop, without, 401, "unauthorized").await;
 }
 
-#[tokio::test]
-async fn a_caller_without_the_role_is_refused() {
-    let shop = Shop::taking_orders_only().await;
+on_buses!(a_caller_without_the_role_is_refused);
+async fn a_caller_without_the_role_is_refused(bus: Bus) {
+    let shop = Shop::taking_orders_only(&bus).await;
     let reader = shop.platform.token_for("acme", "tester", &["orders:read".to_owned()], 60);
     check_refused(&shop, shop.api.order(&reader, "k", &teapot()), 403, "forbidden").await;
 }
 
-#[tokio::test]
-async fn another_tenants_order_is_not_found() {
-    let shop = Shop::taking_orders_only().await;
+on_buses!(another_tenants_order_is_not_found);
+async fn another_tenants_order_is_not_found(bus: Bus) {
+    let shop = Shop::taking_orders_only(&bus).await;
     let id = shop.place("mine", "teapot", 1).await;
     assert_eq!(shop.api.show(&shop.token, &id).await.status, 200);
     let stranger = shop.platform.token("globex");
@@ -114,24 +115,24 @@ async fn another_tenants_order_is_not_found() {
     check_refused(&shop, request, 404, "not-found").await;
 }
 
-#[tokio::test]
-async fn a_key_used_again_with_another_body_is_refused() {
-    let shop = Shop::taking_orders_only().await;
+on_buses!(a_key_used_again_with_another_body_is_refused);
+async fn a_key_used_again_with_another_body_is_refused(bus: Bus) {
+    let shop = Shop::taking_orders_only(&bus).await;
     shop.place("k", "teapot", 1).await;
     let other = json!({"sku": "teapot", "quantity": 2});
     check_refused(&shop, shop.api.order(&shop.token, "k", &other), 422, "idempotency-key-reused").await;
 }
 
-#[tokio::test]
-async fn a_command_without_a_key_is_refused() {
-    let shop = Shop::taking_orders_only().await;
+on_buses!(a_command_without_a_key_is_refused);
+async fn a_command_without_a_key_is_refused(bus: Bus) {
+    let shop = Shop::taking_orders_only(&bus).await;
     let request = shop.api.request(Method::POST, "/api/orders").bearer_auth(&shop.token).json(&teapot());
     check_refused(&shop, request, 400, "idempotency-key-missing").await;
 }
 
-#[tokio::test]
-async fn a_body_that_does_not_say_it_is_json_is_refused() {
-    let shop = Shop::taking_orders_only().await;
+on_buses!(a_body_that_does_not_say_it_is_json_is_refused);
+async fn a_body_that_does_not_say_it_is_json_is_refused(bus: Bus) {
+    let shop = Shop::taking_orders_only(&bus).await;
     let request = shop
         .api
         .request(Method::POST, "/api/orders")

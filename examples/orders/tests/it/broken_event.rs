@@ -2,6 +2,7 @@
 
 use crate::support::{
     api::{Api, answer},
+    bus::{Bus, on_buses},
     shop::row_counts,
 };
 use onceward::{
@@ -54,9 +55,9 @@ async fn take(command: Command<ReadingTaken>) -> Result<Response, Problem> {
     command.respond(StatusCode::CREATED, &reading).await
 }
 
-#[tokio::test]
-async fn a_command_whose_event_breaks_its_schema_is_refused_and_undone() {
-    let mut platform = TestPlatform::new(vec![service()]).await;
+on_buses!(a_command_whose_event_breaks_its_schema_is_refused_and_undone);
+async fn a_command_whose_event_breaks_its_schema_is_refused_and_undone(bus: Bus) {
+    let mut platform = TestPlatform::on_bus(vec![service()], bus.url.as_deref()).await;
     let api = Api::new(&platform.serve_http().await);
     let owner = platform.database().owner().await;
     let before = row_counts(&owner).await;

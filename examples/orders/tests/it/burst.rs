@@ -1,15 +1,18 @@
 //! Many at once, right after the start, when nothing is known yet of routes and lanes.
 
-use crate::support::shop::Shop;
+use crate::support::{
+    bus::{Bus, on_buses},
+    shop::Shop,
+};
 use futures_util::future::join_all;
 use serde_json::json;
 
 /// More than there are database connections, so that commands would have to wait for each other's.
 const TENANTS: usize = 64;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_burst_of_first_orders_from_many_tenants_is_accepted() {
-    let shop = Shop::taking_orders_only().await;
+on_buses!(a_burst_of_first_orders_from_many_tenants_is_accepted);
+async fn a_burst_of_first_orders_from_many_tenants_is_accepted(bus: Bus) {
+    let shop = Shop::taking_orders_only(&bus).await;
     assert!(TENANTS > shop.platform.config().database.pool_size);
     let orders = (0..TENANTS).map(|number| {
         let (api, token) = (shop.api.clone(), shop.platform.token(&format!("tenant-{number}")));

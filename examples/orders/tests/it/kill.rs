@@ -3,10 +3,12 @@
 //! `ONCEWARD_KILLS` sets how many times (9 without it); `ONCEWARD_SEED` repeats a run's choices.
 
 use crate::support::{
+    bus::{Bus, on_buses},
     check::{Promised, check},
     fleet::{Fleet, PrivateDatabase},
     load::Load,
     other_team::OtherTeam,
+    variable,
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::SliceRandom};
 use std::time::{Duration, Instant};
@@ -17,15 +19,15 @@ const TICK: Duration = Duration::from_millis(10);
 /// A process lives for so many ticks at least and at most before the next kill.
 const TICKS_BETWEEN_KILLS: std::ops::Range<usize> = 40..240;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_processes_lose_nothing_double_nothing_and_keep_the_order() {
+on_buses!(killed_processes_lose_nothing_double_nothing_and_keep_the_order);
+async fn killed_processes_lose_nothing_double_nothing_and_keep_the_order(bus: Bus) {
     let seed = variable("ONCEWARD_SEED").unwrap_or_else(rand::random);
     let kills = variable("ONCEWARD_KILLS").map_or(KILLS, |kills| usize::try_from(kills).expect("a number of kills"));
-    eprintln!("kill test: seed {seed}, {kills} kills");
+    eprintln!("kill test on {}: seed {seed}, {kills} kills", bus.kind.name());
     let began = Instant::now();
-    let database = PrivateDatabase::start().await;
+    let database = PrivateDatabase::start(&bus).await;
     let owner = database.owner().await;
-    let mut fleet = Fleet::start(&database).await;
+    let mut fleet = Fleet::start(&database, &bus).await;
     let load = Load::start(&fleet.api(), seed);
     let team = OtherTeam::start(database.url(), seed);
 
@@ -35,7 +37,8 @@ async fn killed_processes_lose_nothing_double_nothing_and_keep_the_order() {
     check(&owner, &promised).await;
     assert!(promised.poisoned() > 0 && promised.seen.replays() > 0, "the load was too small to show anything");
     println!(
-        "kill test: {kills} kills, {} orders accepted, {} duplicates answered, {} connections broken, {} poisoned, {:.1} s",
+        "kill test on {}: {kills} kills, {} orders accepted, {} duplicates answered, {} connections broken, {} poisoned, {:.1} s",
+        bus.kind.name(),
         promised.orders().len(),
         promised.seen.replays(),
         promised.seen.broken_connections(),
@@ -55,15 +58,10 @@ async fn kill_at_random_moments(fleet: &mut Fleet, kills: usize, seed: u64) {
             pace.tick().await;
         }
         if round.is_empty() {
-            round.extend(0..Fleet::SIZE);
+            round.extend(0..fleet.size());
             round.shuffle(&mut rng);
         }
         let victim = round.pop().expect("a round was just begun");
         fleet.kill_and_replace(victim).await;
     }
-}
-
-fn variable(name: &str) -> Option<u64> {
-    let text = std::env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name} must be a whole number, not {text:?}")))
 }

@@ -2,6 +2,7 @@
 
 use crate::support::{
     api::{Api, answer},
+    bus::{Bus, on_buses},
     fleet::{Program, Scratch, free_port, process_secret, token},
 };
 use onceward::Platform;
@@ -12,15 +13,17 @@ use serde_json::json;
 
 const MARKER: &str = "for-nobodys-eyes";
 
-#[tokio::test]
-async fn debug_logs_hold_no_payload_of_good_bad_or_poisoned_messages() {
+on_buses!(debug_logs_hold_no_payload_of_good_bad_or_poisoned_messages);
+async fn debug_logs_hold_no_payload_of_good_bad_or_poisoned_messages(bus: Bus) {
     let platform = Platform::assemble(vec![service()]).unwrap();
-    let (database, scratch) = (TestDb::for_platform(&platform).await, Scratch::new());
+    let (database, scratch) = (TestDb::for_platform_on(&platform, bus.kind).await, Scratch::new());
     let (url, listen) = (database.url(), format!("127.0.0.1:{}", free_port()));
     let variables = [
         ("DATABASE_URL", url.as_str()),
         ("ONCEWARD_AUTH_SECRET", process_secret()),
         ("ONCEWARD_HTTP_LISTEN", &listen),
+        ("BROKER_URL", bus.url.as_deref().unwrap_or_default()),
+        ("ONCEWARD_BUS_NAMESPACE", &bus.namespace),
         ("RUST_LOG", "debug"),
     ];
     let log = scratch.path().join("stderr.log");

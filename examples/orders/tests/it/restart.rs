@@ -1,6 +1,7 @@
 //! The database goes away under load, as in a crash, and comes back.
 
 use crate::support::{
+    bus::{Bus, on_buses},
     check::{Promised, check},
     fleet::{Fleet, PrivateDatabase, token, wait_until_ready},
     load::{Load, Seen},
@@ -13,10 +14,10 @@ const CRASHES: usize = 2;
 /// So many orders are accepted before each crash and after the last.
 const ORDERS_BETWEEN: u64 = 60;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_that_crashes_under_load_is_a_503_and_then_everything_catches_up() {
-    let mut database = PrivateDatabase::start().await;
-    let fleet = Fleet::start(&database).await;
+on_buses!(a_database_that_crashes_under_load_is_a_503_and_then_everything_catches_up);
+async fn a_database_that_crashes_under_load_is_a_503_and_then_everything_catches_up(bus: Bus) {
+    let mut database = PrivateDatabase::start(&bus).await;
+    let fleet = Fleet::start(&database, &bus).await;
     let api = fleet.api();
     let load = Load::start(&api, rand::random());
     let team = OtherTeam::start(database.url(), rand::random());

@@ -2,15 +2,16 @@
 
 use crate::support::{
     api::answer,
+    bus::{Bus, on_buses},
     shop::{Shop, row_counts},
 };
 use onceward_testkit::eventually;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-#[tokio::test]
-async fn an_order_is_taken_reserved_and_told_under_one_correlation_id() {
-    let shop = Shop::open().await;
+on_buses!(an_order_is_taken_reserved_and_told_under_one_correlation_id);
+async fn an_order_is_taken_reserved_and_told_under_one_correlation_id(bus: Bus) {
+    let shop = Shop::open(&bus).await;
     let order = json!({"sku": "teapot", "quantity": 2});
     let request = shop.api.order(&shop.token, "first-try", &order).header("x-correlation-id", "tour-1");
     let taken = answer(request).await.unwrap();
@@ -39,9 +40,9 @@ async fn an_order_is_taken_reserved_and_told_under_one_correlation_id() {
     assert_eq!(available(&shop, "teapot").await, 998);
 }
 
-#[tokio::test]
-async fn an_order_for_more_than_there_is_is_rejected_and_takes_nothing() {
-    let shop = Shop::open().await;
+on_buses!(an_order_for_more_than_there_is_is_rejected_and_takes_nothing);
+async fn an_order_for_more_than_there_is_is_rejected_and_takes_nothing(bus: Bus) {
+    let shop = Shop::open(&bus).await;
     let first = shop.place("a", "kettle", 600).await;
     assert_eq!(shop.settled(&first).await, "reserved");
     let second = shop.place("b", "kettle", 600).await;
@@ -49,9 +50,9 @@ async fn an_order_for_more_than_there_is_is_rejected_and_takes_nothing() {
     assert_eq!(available(&shop, "kettle").await, 400);
 }
 
-#[tokio::test]
-async fn orders_for_one_article_are_served_in_the_order_they_were_placed() {
-    let mut shop = Shop::taking_orders_only().await;
+on_buses!(orders_for_one_article_are_served_in_the_order_they_were_placed);
+async fn orders_for_one_article_are_served_in_the_order_they_were_placed(bus: Bus) {
+    let mut shop = Shop::taking_orders_only(&bus).await;
     let mut ids = Vec::new();
     for (number, quantity) in [400, 400, 400, 200].into_iter().enumerate() {
         ids.push(shop.place(&format!("order-{number}"), "cup", quantity).await);
@@ -65,9 +66,9 @@ async fn orders_for_one_article_are_served_in_the_order_they_were_placed() {
     assert_eq!(available(&shop, "cup").await, 0);
 }
 
-#[tokio::test]
-async fn the_same_key_twice_is_one_order_and_the_answer_is_marked_as_a_replay() {
-    let shop = Shop::open().await;
+on_buses!(the_same_key_twice_is_one_order_and_the_answer_is_marked_as_a_replay);
+async fn the_same_key_twice_is_one_order_and_the_answer_is_marked_as_a_replay(bus: Bus) {
+    let shop = Shop::open(&bus).await;
     let order = json!({"sku": "teapot", "quantity": 3});
     let first = shop.api.place(&shop.token, "once", &order).await;
     assert_eq!(first.header("idempotency-replayed"), None);
@@ -82,9 +83,9 @@ async fn the_same_key_twice_is_one_order_and_the_answer_is_marked_as_a_replay() 
     assert_eq!(available(&shop, "teapot").await, 997);
 }
 
-#[tokio::test]
-async fn each_tenant_has_a_stock_of_its_own() {
-    let shop = Shop::open().await;
+on_buses!(each_tenant_has_a_stock_of_its_own);
+async fn each_tenant_has_a_stock_of_its_own(bus: Bus) {
+    let shop = Shop::open(&bus).await;
     let id = shop.place("mine", "teapot", 1000).await;
     assert_eq!(shop.settled(&id).await, "reserved");
     let other = shop.platform.token("globex");

@@ -1,15 +1,19 @@
 //! One trace from the HTTP request through the outbox to what the handler publishes.
 
-use crate::support::{api::answer, shop::Shop};
+use crate::support::{
+    api::answer,
+    bus::{Bus, on_buses},
+    shop::Shop,
+};
 use serde_json::json;
 use std::collections::BTreeSet;
 
 const TRACE_ID: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const CALLERS_SPAN: &str = "00f067aa0ba902b7";
 
-#[tokio::test]
-async fn a_trace_goes_from_the_request_through_the_outbox_to_the_handlers_event() {
-    let shop = Shop::open().await;
+on_buses!(a_trace_goes_from_the_request_through_the_outbox_to_the_handlers_event);
+async fn a_trace_goes_from_the_request_through_the_outbox_to_the_handlers_event(bus: Bus) {
+    let shop = Shop::open(&bus).await;
     let order = json!({"sku": "teapot", "quantity": 1});
     let traceparent = format!("00-{TRACE_ID}-{CALLERS_SPAN}-01");
     let request = shop.api.order(&shop.token, "traced", &order).header("traceparent", &traceparent);

@@ -108,7 +108,7 @@ async fn events(owner: &Client, event_type: &str) -> Vec<Logged> {
     let statement = "
         SELECT id, causation_id, tenant_id, payload->>'sku', (payload->>'orderId')::uuid, (payload->>'reserved')::boolean
         FROM onceward.message_log
-        WHERE event_type = $1 AND copy = 0 AND coalesce(idempotency_key, '') NOT LIKE 'poison-%' ORDER BY seq";
+        WHERE event_type = $1 AND copy = 0 AND topic LIKE 'orders.events:%' AND coalesce(idempotency_key, '') NOT LIKE 'poison-%' ORDER BY seq";
     let rows = owner.query(statement, &[&event_type]).await.expect("the log can be read");
     rows.iter()
         .map(|row| Logged {

@@ -1,10 +1,9 @@
 //! The example as real processes on a private PostgreSQL.
 
-use super::api::Api;
+use super::{api::Api, bus::Bus};
 use onceward::{
     DbConfig, Platform,
     db::migrate,
-    transport::BusKind,
     web::{Claims, issue_hs256},
 };
 use onceward_example_orders::service;
@@ -12,6 +11,7 @@ use onceward_local_postgres::{Cluster, ClusterOptions, Programs, Shutdown};
 use onceward_testkit::eventually;
 use rand::RngExt;
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     net::TcpListener,
     path::{Path, PathBuf},
@@ -55,7 +55,7 @@ pub struct PrivateDatabase {
 }
 
 impl PrivateDatabase {
-    pub async fn start() -> Self {
+    pub async fn start(bus: &Bus) -> Self {
         let scratch = Scratch::new();
         let data = scratch.path().join("data");
         let cluster = blocking(move || {
@@ -66,7 +66,7 @@ impl PrivateDatabase {
         let cluster = cluster.await;
         let url = cluster.url("postgres");
         let platform = Platform::assemble(vec![service()]).expect("the service fits");
-        platform.migrate(&DbConfig::new(&url), BusKind::Postgres).await.expect("the migrations apply");
+        platform.migrate(&DbConfig::new(&url), bus.kind).await.expect("the migrations apply");
         Self { cluster: Some(cluster), url, scratch }
     }
 
@@ -175,36 +175,76 @@ impl Drop for Program {
 }
 
 /// What the processes of a fleet do; the first one is the API.
-const ROLES: [&[&str]; 3] = [
+const ROLES: [&[&str]; 5] = [
     &["serve", "--role", "api"],
     &["serve", "--role", "worker"],
     &["serve", "--role", "worker", "--role", "scheduler"],
+    &["serve", "--role", "relay"],
+    &["serve", "--role", "relay"],
 ];
+/// So many of them do something on PostgreSQL.
+const WITHOUT_RELAYS: usize = 3;
 
-/// One API and two workers.
+/// One API and two workers, and on an external bus two relays.
 pub struct Fleet {
-    programs: Vec<Program>,
+    programs: BTreeMap<usize, Program>,
     database_url: String,
+    bus: Bus,
     listen: String,
     logs: PathBuf,
 }
 
 impl Fleet {
-    /// How many processes there are.
-    pub const SIZE: usize = ROLES.len();
-
     /// Starts them all and waits until the API takes traffic.
-    pub async fn start(database: &PrivateDatabase) -> Self {
-        let mut fleet = Self {
-            programs: Vec::new(),
+    pub async fn start(database: &PrivateDatabase, bus: &Bus) -> Self {
+        let mut fleet = Self::nobody(database, bus);
+        let size = if bus.is_external() { ROLES.len() } else { WITHOUT_RELAYS };
+        (0..size).for_each(|number| fleet.begin(number));
+        fleet.ready(0).await;
+        fleet
+    }
+
+    /// Starts none of them.
+    pub fn nobody(database: &PrivateDatabase, bus: &Bus) -> Self {
+        Self {
+            programs: BTreeMap::new(),
             database_url: database.url().to_owned(),
+            bus: bus.clone(),
             listen: format!("127.0.0.1:{}", free_port()),
             logs: database.scratch.path().to_owned(),
-        };
-        fleet.programs = (0..Self::SIZE).map(|number| fleet.launch(number)).collect();
-        let api = fleet.api();
-        fleet.programs[0].ready(&api).await;
-        fleet
+        }
+    }
+
+    /// How many processes there are.
+    pub fn size(&self) -> usize {
+        self.programs.len()
+    }
+
+    /// Starts one process.
+    pub fn begin(&mut self, number: usize) {
+        let bus = self.bus.clone();
+        self.begin_on(number, &bus);
+    }
+
+    /// Starts one process that reaches the bus in another way.
+    pub fn begin_on(&mut self, number: usize, bus: &Bus) {
+        self.programs.insert(number, self.launch(number, bus));
+    }
+
+    /// Waits until a process that serves the API takes traffic.
+    pub async fn ready(&mut self, number: usize) {
+        let api = self.api();
+        self.program(number).ready(&api).await;
+    }
+
+    fn program(&mut self, number: usize) -> &mut Program {
+        self.programs.get_mut(&number).expect("it was begun")
+    }
+
+    /// Kills one process in whatever it is doing.
+    pub async fn kill(&mut self, number: usize) {
+        self.program(number).kill().await;
+        self.programs.remove(&number);
     }
 
     pub fn api(&self) -> Api {
@@ -213,23 +253,26 @@ impl Fleet {
 
     /// Kills one process in whatever it is doing and starts another in its place at once.
     pub async fn kill_and_replace(&mut self, number: usize) {
-        self.programs[number].kill().await;
-        self.programs[number] = self.launch(number);
+        self.kill(number).await;
+        self.begin(number);
     }
 
     /// Every process is told to stop and must end well.
     pub async fn stop(mut self) {
-        for program in &mut self.programs {
+        for program in self.programs.values_mut() {
             let status = program.terminate().await;
             assert!(status.success(), "a process ended with {status}");
         }
     }
 
-    fn launch(&self, number: usize) -> Program {
+    fn launch(&self, number: usize, bus: &Bus) -> Program {
         let variables = [
             ("DATABASE_URL", self.database_url.as_str()),
             ("ONCEWARD_AUTH_SECRET", SECRET),
             ("ONCEWARD_HTTP_LISTEN", &self.listen),
+            ("BROKER_URL", bus.url.as_deref().unwrap_or_default()),
+            ("ONCEWARD_BUS_NAMESPACE", &bus.namespace),
+            ("ONCEWARD_BUS_HEARTBEAT_MS", "3000"),
             ("RUST_LOG", "warn"),
         ];
         Program::start(ROLES[number], &variables, &self.logs.join(format!("process-{number}.log")))

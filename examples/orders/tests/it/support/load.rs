@@ -3,6 +3,7 @@
 use super::{
     api::{Answer, Api, answer},
     fleet,
+    lap::Lap,
 };
 use futures_util::future::join_all;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
@@ -13,7 +14,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::{
     task::JoinSet,
@@ -47,6 +48,7 @@ pub struct Seen {
     replays: AtomicU64,
     broken_connections: AtomicU64,
     server_errors: Mutex<BTreeMap<(u16, bool), u64>>,
+    took: Mutex<Vec<Duration>>,
 }
 
 impl Seen {
@@ -68,7 +70,13 @@ impl Seen {
         self.server_errors.lock().expect("no panic while held").clone()
     }
 
-    fn note(&self, answer: &Result<Answer, reqwest::Error>) {
+    /// How long requests took since the last lap.
+    pub fn lap(&self) -> Lap {
+        Lap::of(std::mem::take(&mut *self.took.lock().expect("no panic while held")))
+    }
+
+    fn note(&self, answer: &Result<Answer, reqwest::Error>, took: Duration) {
+        self.took.lock().expect("no panic while held").push(took);
         match answer {
             Err(_) => drop(self.broken_connections.fetch_add(1, Ordering::SeqCst)),
             Ok(answer) if answer.header("idempotency-replayed").is_some() => {
@@ -154,8 +162,9 @@ impl Client {
         pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
         for _ in 0..MOST_ATTEMPTS {
             pace.tick().await;
+            let started = Instant::now();
             let answered = answer(self.api.order(token, key, &body)).await;
-            self.seen.note(&answered);
+            self.seen.note(&answered, started.elapsed());
             match answered {
                 Ok(answer) if answer.status == 202 => {
                     return answer.order_id().parse().expect("an order's id is a UUID");

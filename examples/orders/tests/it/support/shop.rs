@@ -1,6 +1,6 @@
 //! The example inside the test's own process.
 
-use super::api::Api;
+use super::{api::Api, bus::Bus};
 use onceward_example_orders::service;
 use onceward_testkit::{TestPlatform, eventually};
 use serde_json::json;
@@ -29,15 +29,16 @@ pub struct Shop {
 
 impl Shop {
     /// Takes orders and serves them.
-    pub async fn open() -> Self {
-        let mut shop = Self::taking_orders_only().await;
+    pub async fn open(bus: &Bus) -> Self {
+        let mut shop = Self::taking_orders_only(bus).await;
         shop.platform.run_consumers();
         shop
     }
 
     /// Takes orders; nobody serves them until consumers are started.
-    pub async fn taking_orders_only() -> Self {
-        let mut platform = TestPlatform::new(vec![service()]).await;
+    pub async fn taking_orders_only(bus: &Bus) -> Self {
+        let mut platform = TestPlatform::on_bus(vec![service()], bus.url.as_deref()).await;
+        platform.run_relay();
         let api = Api::new(&platform.serve_http().await);
         let owner = platform.database().owner().await;
         let token = platform.token("acme");
@@ -59,6 +60,12 @@ impl Shop {
         })
         .await
     }
+}
+
+/// The status of every order.
+pub async fn statuses(owner: &Client) -> Vec<String> {
+    let rows = owner.query("SELECT status FROM orders.customer_order", &[]).await.expect("the orders can be read");
+    rows.iter().map(|row| row.get(0)).collect()
 }
 
 /// How many rows there are of everything that can be written.

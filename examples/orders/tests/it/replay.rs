@@ -1,0 +1,98 @@
+//! The replay drill: a consumer that was away comes back to a long queue, twice at once.
+//!
+//! `ONCEWARD_REPLAY` sets how many messages wait (50,000 without it).
+
+use crate::support::{
+    bus::{Bus, on_buses},
+    fleet::{Fleet, PrivateDatabase},
+    variable,
+};
+use onceward_testkit::eventually;
+use std::time::{Duration, Instant};
+use tokio_postgres::Client;
+
+const MESSAGES: i64 = 50_000;
+const AT_ONCE: i64 = 1_000;
+/// So many of each article are ordered, and there are 1000 of each.
+const ORDERS_PER_ARTICLE: i64 = 500;
+const RELAY: usize = 3;
+const WORKERS: [usize; 2] = [1, 2];
+/// `eventually` has a minute; this much work on a slow machine may take several.
+const MINUTES: usize = 10;
+
+on_buses!(two_consumers_that_start_at_once_catch_up_and_double_nothing);
+async fn two_consumers_that_start_at_once_catch_up_and_double_nothing(bus: Bus) {
+    let messages = variable("ONCEWARD_REPLAY").map_or(MESSAGES, |given| i64::try_from(given).expect("a number"));
+    let database = PrivateDatabase::start(&bus).await;
+    let owner = database.owner().await;
+    let mut fleet = Fleet::nobody(&database, &bus);
+    if bus.is_external() {
+        fleet.begin(RELAY);
+        declared(&bus).await;
+    }
+    for first in (1..=messages).step_by(AT_ONCE as usize) {
+        place(&owner, first, messages.min(first + AT_ONCE - 1)).await;
+    }
+    if bus.is_external() {
+        until("everything is on the bus", || async { count(&owner, UNPUBLISHED).await == 0 }).await;
+    }
+    assert_eq!(count(&owner, SETTLED).await, 0, "somebody consumed already");
+
+    let began = Instant::now();
+    WORKERS.iter().for_each(|worker| fleet.begin(*worker));
+    until("everything is settled", || async { count(&owner, SETTLED).await == messages }).await;
+    let took = began.elapsed();
+
+    until("nothing waits any more", || async { count(&owner, WAITING).await == 0 }).await;
+    assert_eq!(count(&owner, SETTLED).await, messages);
+    assert_eq!(count(&owner, EVENTS).await, messages, "an order was settled twice or not at all");
+    assert_eq!(count(&owner, TAKEN).await, messages, "more or less was taken out of the stock than was ordered");
+    assert_eq!(count(&owner, DEAD).await, 0);
+    println!(
+        "replay drill on {}: {messages} messages caught up by two processes in {:.1} s, {:.0} a second",
+        bus.kind.name(),
+        took.as_secs_f64(),
+        messages as f64 / took.as_secs_f64(),
+    );
+    fleet.stop().await;
+}
+
+const UNPUBLISHED: &str = "SELECT depth FROM onceward.queue_stats(1000) WHERE queue = '@outbox'";
+const WAITING: &str = "SELECT sum(depth + deferred)::bigint FROM onceward.queue_stats(1000)";
+const SETTLED: &str = "SELECT count(*) FROM orders.customer_order WHERE status = 'reserved'";
+const EVENTS: &str = "SELECT count(*) FROM onceward.message_log WHERE event_type = 'order.settled' AND copy = 0";
+const TAKEN: &str = "SELECT coalesce(sum(1000 - available), 0)::bigint FROM orders.stock";
+const DEAD: &str = "SELECT count(*) FROM onceward.dead_letters";
+
+async fn count(owner: &Client, statement: &str) -> i64 {
+    owner.query_one(statement, &[]).await.expect("the database can be asked").get(0)
+}
+
+/// Orders of one each, with their events, in one transaction.
+async fn place(owner: &Client, first: i64, last: i64) {
+    let statement = "
+        WITH placed AS (
+            INSERT INTO orders.customer_order (tenant_id, order_id, sku, quantity)
+            SELECT 'acme', onceward.uuid_v7(), 'article-' || n / $3, 1 FROM generate_series($1::bigint, $2::bigint) AS n
+            RETURNING order_id, sku)
+        SELECT onceward.enqueue('acme', 'orders.events:tenant.acme.order.placed', 'order.placed.v1',
+                                jsonb_build_object('orderId', order_id, 'sku', sku, 'quantity', 1), p_ordering_key => sku)
+        FROM placed";
+    owner.query(statement, &[&first, &last, &ORDERS_PER_ARTICLE]).await.expect("orders can be placed");
+}
+
+/// The relay makes what the broker lacks; before that, nothing would keep messages for a consumer that is away.
+async fn declared(bus: &Bus) {
+    let broker = bus.broker();
+    eventually("the relay has declared the topology", || async { broker.check().await.ok().filter(Vec::is_empty) })
+        .await;
+    broker.close().await;
+}
+
+async fn until<F: Future<Output = bool>>(what: &str, ask: impl Fn() -> F) {
+    let deadline = Instant::now() + Duration::from_secs(60) * MINUTES as u32;
+    while !ask().await {
+        assert!(Instant::now() < deadline, "{what}: not within {MINUTES} minutes");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
