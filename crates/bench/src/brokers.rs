@@ -2,7 +2,7 @@
 
 use crate::Settings;
 use onceward::transport::BusKind;
-use onceward_local_brokers::{Kafka, KafkaPrograms, RabbitMq, RabbitMqPrograms, Redis, RedisPrograms};
+use onceward_local_brokers::{Broker, Kafka, KafkaPrograms, RabbitMq, RabbitMqPrograms, Redis, RedisPrograms};
 
 /// A broker for one run.
 pub(crate) enum PrivateBroker {
