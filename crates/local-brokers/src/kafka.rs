@@ -35,9 +35,20 @@ pub struct KafkaPrograms {
 }
 
 impl KafkaPrograms {
+    /// Java from PATH, if it is new enough for Kafka.
+    pub fn java() -> Result<PathBuf, Error> {
+        let java = programs::find("java", &[]).ok_or_else(|| missing("there is no `java` in PATH".to_owned()))?;
+        let output = Command::new(&java).arg("-version").output().map_err(Error::io("run", &java))?;
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        match java_version(&text) {
+            Some(version) if version >= OLDEST_JAVA => Ok(java),
+            _ => Err(missing(format!("`java -version` says {:?}", text.lines().next().unwrap_or_default()))),
+        }
+    }
+
     /// Java from PATH with the jars in `home`'s folder `libs`.
     pub fn in_home(home: &Path) -> Result<KafkaPrograms, Error> {
-        let java = java()?;
+        let java = KafkaPrograms::java()?;
         let home = fs::canonicalize(home).map_err(Error::io("find", home))?;
         if !has_jars(&home) {
             return Err(missing(format!("{} has no libs/kafka_*.jar", home.display())));
@@ -45,12 +56,18 @@ impl KafkaPrograms {
         Ok(KafkaPrograms { java, home })
     }
 
+    /// What `ONCEWARD_KAFKA_HOME`, or else `KAFKA_HOME`, names.
+    pub fn named_home() -> Option<PathBuf> {
+        let value = |name: &&str| env::var_os(name).filter(|home| !home.is_empty());
+        ["ONCEWARD_KAFKA_HOME", "KAFKA_HOME"].iter().find_map(value).map(PathBuf::from)
+    }
+
     /// The folder that holds `libs`.
     pub fn home(&self) -> &Path {
         &self.home
     }
 
-    fn java(&self, place: &Place) -> Command {
+    fn jvm(&self, place: &Place) -> Command {
         let mut command = programs::command(&self.java, place, &["KAFKA_"]);
         // Quick to start and small, rather than fast after an hour.
         command.args(["-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]);
@@ -65,9 +82,7 @@ impl Broker for KafkaPrograms {
 
     /// In `ONCEWARD_KAFKA_HOME`, `KAFKA_HOME`, or where `cargo xtask services` has put it beside the running program.
     fn find() -> Result<KafkaPrograms, Error> {
-        let value = |name: &&str| env::var_os(name).filter(|home| !home.is_empty());
-        let named = ["ONCEWARD_KAFKA_HOME", "KAFKA_HOME"].iter().find_map(value).map(PathBuf::from);
-        match named.or_else(beside_this_program) {
+        match KafkaPrograms::named_home().or_else(beside_this_program) {
             Some(home) => KafkaPrograms::in_home(&home),
             None => Err(missing("neither ONCEWARD_KAFKA_HOME nor KAFKA_HOME names a folder with its jars".to_owned())),
         }
@@ -84,7 +99,7 @@ impl Recipe for KafkaPrograms {
         if place.path("data/meta.properties").exists() {
             return Ok(());
         }
-        let mut format = self.java(place);
+        let mut format = self.jvm(place);
         format.args(["kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID, "--config", "server.properties"]);
         let output = format.output().map_err(Error::io("run", &self.java))?;
         if output.status.success() {
@@ -98,7 +113,7 @@ impl Recipe for KafkaPrograms {
     }
 
     fn command(&self, place: &Place) -> Command {
-        let mut command = self.java(place);
+        let mut command = self.jvm(place);
         command.args(["kafka.Kafka", "server.properties"]);
         command
     }
@@ -129,16 +144,6 @@ fn configuration(place: &Place) -> String {
          transaction.state.log.num.partitions=4\nmin.insync.replicas=1\n\
          group.initial.rebalance.delay.ms=0\nauto.create.topics.enable=false\n"
     )
-}
-
-fn java() -> Result<PathBuf, Error> {
-    let java = programs::find("java", &[]).ok_or_else(|| missing("there is no `java` in PATH".to_owned()))?;
-    let output = Command::new(&java).arg("-version").output().map_err(Error::io("run", &java))?;
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    match java_version(&text) {
-        Some(version) if version >= OLDEST_JAVA => Ok(java),
-        _ => Err(missing(format!("`java -version` says {:?}", text.lines().next().unwrap_or_default()))),
-    }
 }
 
 /// `openjdk version "17.0.15" 2025-04-15` → 17; `java version "1.8.0_401"` → 1, which is old enough to refuse.

@@ -9,6 +9,9 @@ use crate::files::write_private;
 use crate::{Error, Server, probe, programs};
 
 /// A private RabbitMQ node without plugins.
+///
+/// It survives a kill, but RabbitMQ answers a declaration a moment before its commit is on disk: whoever kills a node
+/// right after declaring a queue may find the queue gone.
 pub type RabbitMq = Server<RabbitMqPrograms>;
 
 const USER: &str = "onceward";
