@@ -1,6 +1,6 @@
 //! Why a command ends early. Two kinds, because they have two exit codes.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 
 /// A command's error.
 #[derive(Debug)]
@@ -18,8 +18,22 @@ impl Failure {
     }
 }
 
+impl Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Usage(what) | Failure::Failed(what) => f.write_str(what),
+        }
+    }
+}
+
 impl From<onceward_local_postgres::Error> for Failure {
     fn from(error: onceward_local_postgres::Error) -> Failure {
+        Failure::Failed(error.to_string())
+    }
+}
+
+impl From<onceward_local_brokers::Error> for Failure {
+    fn from(error: onceward_local_brokers::Error) -> Failure {
         Failure::Failed(error.to_string())
     }
 }

@@ -1,7 +1,8 @@
-//! The workspace's own commands: `cargo xtask up | test | tidy | services`.
+//! The workspace's own commands: `cargo xtask up | test | tidy | install | services`.
 //!
-//! Depends on nothing but std and `onceward-local-postgres`, so that the first `cargo xtask` of a fresh clone starts
-//! working within seconds. Reading order: `services/` (private servers), `test.rs`, `up.rs`, `tidy/` (our own checks).
+//! Depends on nothing but std, `onceward-local-postgres` and `onceward-local-brokers`, so that the first `cargo xtask` of
+//! a fresh clone starts working within seconds. Reading order: `services/` (private servers), `install/` (packages),
+//! `test.rs`, `up.rs`, `tidy/` (our own checks).
 
 mod failure;
 mod install;
@@ -20,8 +21,9 @@ const HELP: &str = "\
 The workspace's own commands.
 
 cargo xtask up [--release] [ARGS...]
-    Gets PostgreSQL's server programs if the machine has none (Debian's package; elsewhere it says what to install),
-    builds `onceward` and runs `onceward up ARGS...`. Ctrl-C stops it. With DATABASE_URL set no programs are needed.
+    Gets a C compiler, OpenSSL's headers and PostgreSQL's server programs if the machine has none (Debian's packages;
+    elsewhere it says what to install), builds `onceward` and runs `onceward up ARGS...`. Ctrl-C stops it. With
+    DATABASE_URL set PostgreSQL's programs are not needed.
       --release   build with optimisations: slower to build, for measuring
       --          everything after it goes to `onceward up`, such as `-- --help`
 
@@ -29,15 +31,23 @@ cargo xtask test [--no-services] [ARGS...]
     Starts the private servers, builds the binaries that tests run, and runs `cargo test --workspace ARGS...`. Servers
     that it started are stopped again. The exit code is that of the tests.
       --no-services   start nothing: only tests that need no server will pass
-    ONCEWARD_TEST_DATABASE_URL=postgres://... uses that server instead of a private one.
+    ONCEWARD_TEST_DATABASE_URL=postgres://..., ONCEWARD_TEST_RABBITMQ_URL, ONCEWARD_TEST_REDIS_URL and
+    ONCEWARD_TEST_KAFKA_URL use that server instead of a private one. ONCEWARD_WITHOUT=rabbitmq,redis,kafka does without
+    those. Without Kafka, its tests run against an in-process stand-in, and the last line says so.
 
 cargo xtask tidy
     Checks what a compiler does not: dependency direction, file length, where SQL and broker words may stand, that
     paths, problem codes and settings are documented, and more. Every finding is `file:line: what to do`.
 
+cargo xtask install
+    Installs what building and testing need and what is missing, by Debian's packages (as root, or with a sudo that asks
+    no password) and Kafka's jars from Maven Central. Starts nothing. Elsewhere it says what to install.
+
 cargo xtask services up | down | status [--json]
-    Private servers under target/services, as an unprivileged account when run by root; servers that already run on
-    the machine are left alone. `up` installs what is missing and leaves the servers running, `down` stops them.
+    Private servers under target/services: PostgreSQL (as an unprivileged account when run by root), RabbitMQ, Redis and
+    Kafka, on a private socket and on free loopback ports. Servers that already run on the machine are left alone. `up`
+    installs what is missing and leaves the servers running, `down` stops them, `status` shows their URLs, passwords
+    included.
       --json   print the state as JSON, as it is in target/services/state.json
 
 Exit codes: 0 well, 1 something failed, 2 the command line was not understood.
@@ -74,6 +84,7 @@ fn run(args: &[String]) -> Result<ExitCode, Failure> {
         "up" => up::run(&workspace, rest),
         "test" => test::run(&workspace, rest),
         "tidy" => tidy::run(&workspace, rest),
+        "install" => install::run(&workspace, rest),
         "services" => services::run(&workspace, rest),
         other => Err(Failure::Usage(format!("there is no command `{other}`"))),
     }

@@ -1,29 +1,25 @@
 //! `cargo xtask test`: every test, against real servers that it brings along.
 
-use std::env;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 use crate::failure::Failure;
+use crate::install::{self, BUILD_TOOLS};
 use crate::services::Lease;
 use crate::workspace::{Workspace, status};
-
-const DATABASE_URL: &str = "ONCEWARD_TEST_DATABASE_URL";
 
 pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
     let began = Instant::now();
     let without_services = args.first().is_some_and(|arg| arg == "--no-services");
     let cargo_args = if without_services { &args[1..] } else { args };
 
+    install::ensure(&[&BUILD_TOOLS])?;
     let mut test = workspace.cargo();
     test.args(["test", "--workspace", "--no-fail-fast"])
         .args(cargo_args)
         .env("ONCEWARD_TEST_BIN_DIR", &workspace.bin_dir);
     let lease = if without_services {
         println!("no servers, as asked: tests that need one will fail");
-        None
-    } else if env::var_os(DATABASE_URL).is_some_and(|url| !url.is_empty()) {
-        println!("using the server that {DATABASE_URL} names; no private one is started");
         None
     } else {
         let lease = Lease::take(workspace)?;
@@ -32,11 +28,13 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Fa
     };
 
     let outcome = build_and_test(workspace, &mut test);
+    let notes = lease.as_ref().map_or_else(Vec::new, Lease::notes);
     let released = lease.map_or(Ok(()), Lease::release);
     let code = outcome?;
     released?;
     let verdict = if code == 0 { "every test passed" } else { "the tests FAILED" };
     println!("{verdict}, after {} s in all", began.elapsed().as_secs());
+    notes.iter().for_each(|note| println!("{note}"));
     Ok(ExitCode::from(code))
 }
 

@@ -4,15 +4,19 @@ use std::env;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
+use onceward_local_postgres::Programs;
+
 use crate::failure::Failure;
-use crate::install;
+use crate::install::{self, BUILD_TOOLS, POSTGRES};
 use crate::workspace::{Workspace, status};
 
 pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
     let (release, forwarded) = split(args);
     // With a database of one's own no programs are needed.
-    if env::var_os("DATABASE_URL").is_none_or(|url| url.is_empty()) {
-        let programs = install::postgres()?;
+    let private_database = env::var_os("DATABASE_URL").is_none_or(|url| url.is_empty());
+    install::ensure(if private_database { &[&BUILD_TOOLS, &POSTGRES] } else { &[&BUILD_TOOLS] })?;
+    if private_database {
+        let programs = Programs::find()?;
         println!("PostgreSQL {}.{} in {}", programs.version.0, programs.version.1, programs.bin_dir.display());
     }
     println!("building onceward");

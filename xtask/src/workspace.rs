@@ -3,6 +3,8 @@
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 
@@ -44,4 +46,33 @@ impl Workspace {
 pub(crate) fn status(command: &mut Command) -> Result<ExitStatus, Failure> {
     let name = command.get_program().to_string_lossy().into_owned();
     command.status().map_err(Failure::of(format_args!("run {name}")))
+}
+
+/// The same, for what may hang on a network: ended when the time is up, which is an error.
+pub(crate) fn status_within(command: &mut Command, timeout: Duration) -> Result<ExitStatus, Failure> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let mut child = command.spawn().map_err(Failure::of(format_args!("run {name}")))?;
+    let deadline = Instant::now() + timeout;
+    loop {
+        if let Some(status) = child.try_wait().map_err(Failure::of(format_args!("wait for {name}")))? {
+            return Ok(status);
+        }
+        if Instant::now() > deadline {
+            child.kill().and_then(|()| child.wait()).map_err(Failure::of(format_args!("end {name}")))?;
+            return Err(Failure::Failed(format!("`{name}` took longer than {} s and was ended", timeout.as_secs())));
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_takes_too_long_is_ended() {
+        assert!(status_within(Command::new("true").arg("x"), Duration::from_secs(60)).unwrap().success());
+        let failure = status_within(Command::new("sleep").arg("600"), Duration::ZERO).unwrap_err();
+        assert!(matches!(failure, Failure::Failed(what) if what.contains("`sleep` took longer than 0 s")));
+    }
 }

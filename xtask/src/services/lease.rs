@@ -1,58 +1,74 @@
 //! A test run's share in the servers. Several runs may overlap: the last to end stops what tests alone had started.
 
-use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::env;
+use std::fs::File;
 
-use super::{Services, Status};
+use super::fleet::{Fleet, Up};
+use super::{ALL, Service};
 use crate::failure::Failure;
 use crate::workspace::Workspace;
 
 /// Locked shared by each test run.
 const USERS: &str = "users";
-/// Present while the servers run only for tests.
-const TEMPORARY: &str = "temporary";
 
 /// The servers, held for one test run.
 pub(crate) struct Lease {
-    services: Services,
+    fleet: Fleet,
     users: File,
-    all: Vec<Status>,
+    up: Up,
 }
 
 impl Lease {
-    /// Starts what does not run yet.
+    /// Starts what does not run yet, except what the user has named by its variable.
     pub(crate) fn take(workspace: &Workspace) -> Result<Lease, Failure> {
-        let services = Services::of(workspace);
-        let users = services.file(USERS)?;
-        users.lock_shared().map_err(Failure::of("lock target/services/users"))?;
-        let (all, started) = services.up()?;
-        if started {
-            services.file(TEMPORARY)?;
+        let fleet = Fleet::of(workspace)?;
+        for service in ALL.iter().filter(|service| is_named(**service)) {
+            println!("using the server that {} names; no private {} is started", service.variable(), service.name());
         }
-        Ok(Lease { services, users, all })
+        let users = fleet.file(USERS)?;
+        users.lock_shared().map_err(Failure::of("lock target/services/users"))?;
+        match fleet.up(|service| !is_named(service), true) {
+            Ok(up) => Ok(Lease { fleet, users, up }),
+            Err(failure) => {
+                end_if_last(&fleet, &users)?;
+                Err(failure)
+            }
+        }
     }
 
     /// The variables by which tests find the servers.
-    pub(crate) fn variables(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        self.all.iter().filter_map(|status| Some((status.variable, status.running.as_ref()?.url.as_str())))
+    pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
+        let mut variables = Vec::new();
+        let absent = |name: &str| self.up.absent.iter().any(|absent| absent.service.name() == name);
+        for service in ALL.iter().filter(|service| !is_named(**service) && !absent(service.name())) {
+            let status = self.up.all.iter().find(|status| status.name == service.name());
+            if let Some(running) = status.and_then(|status| status.running.as_ref()) {
+                variables.push((service.variable(), running.url.clone()));
+                variables.extend(service.further_variable(&self.fleet.place(*service)));
+            }
+        }
+        let substitutes = self.up.absent.iter().filter_map(|absent| absent.service.substitute());
+        variables.extend(substitutes.map(|substitute| (substitute.variable, substitute.value.to_owned())));
+        variables
     }
 
-    /// Stops the servers if tests started them and no other run uses them.
+    /// What must be said at the very end of the run.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        self.up.notes()
+    }
+
+    /// Stops the servers that tests started, if no other run uses them.
     pub(crate) fn release(self) -> Result<(), Failure> {
-        self.users.unlock().map_err(Failure::of("unlock target/services/users"))?;
-        let last = self.users.try_lock().is_ok();
-        if last && keep(&self.services)? {
-            self.services.down()?;
-        }
-        Ok(())
+        end_if_last(&self.fleet, &self.users)
     }
 }
 
-/// From now on the servers run until somebody stops them. Returns whether they were temporary until now.
-pub(super) fn keep(services: &Services) -> Result<bool, Failure> {
-    match fs::remove_file(services.folder.join(TEMPORARY)) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(Failure::of("remove the marker of temporary servers")(error)),
-    }
+fn end_if_last(fleet: &Fleet, users: &File) -> Result<(), Failure> {
+    users.unlock().map_err(Failure::of("unlock target/services/users"))?;
+    if users.try_lock().is_ok() { fleet.end_temporary() } else { Ok(()) }
+}
+
+/// Whether the user has a server of his own for this.
+fn is_named(service: &dyn Service) -> bool {
+    env::var_os(service.variable()).is_some_and(|url| !url.is_empty())
 }

@@ -6,7 +6,7 @@ use onceward_local_postgres::{Cluster, ClusterOptions, Detached, Programs, Shutd
 
 use super::{Running, Service};
 use crate::failure::Failure;
-use crate::install;
+use crate::install::{Need, POSTGRES};
 
 /// The database that the URL names; tests make their own from there.
 const DATABASE: &str = "postgres";
@@ -25,8 +25,8 @@ impl Service for Postgres {
         "ONCEWARD_TEST_DATABASE_URL"
     }
 
-    fn install(&self) -> Result<(), Failure> {
-        install::postgres().map(drop)
+    fn needs(&self, _folder: &Path) -> Vec<&'static Need> {
+        vec![&POSTGRES]
     }
 
     fn start(&self, folder: &Path) -> Result<Running, Failure> {

@@ -5,7 +5,13 @@ use super::source::{Source, TextFile};
 
 /// From the bottom to the top. A package may depend on packages of lower layers; `transport-` stands for all brokers.
 const LAYERS: &[&[&str]] = &[
-    &["onceward-envelope", "onceward-topology", "onceward-resilience", "onceward-local-brokers", "onceward-local-postgres"],
+    &[
+        "onceward-envelope",
+        "onceward-topology",
+        "onceward-resilience",
+        "onceward-local-brokers",
+        "onceward-local-postgres",
+    ],
     &["onceward-db", "onceward-trace"],
     &["onceward-transport"],
     &["onceward-transport-*"],
