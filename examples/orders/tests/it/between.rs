@@ -37,6 +37,9 @@ async fn a_relay_killed_between_publish_and_mark_publishes_again_and_nothing_is_
     let on_the_bus = || async { broker.waiting(QUEUE).await.ok().flatten() };
     eventually("all orders are on the bus", || async { on_the_bus().await.filter(|n| *n >= ORDERS) }).await;
     fleet.kill(RELAY).await;
+    // Its note is with the server already, waiting for the lock. Killed a moment earlier, it would not be.
+    let unsaid = "SELECT count(pg_terminate_backend(pid, 10000)) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    owner.query_one(unsaid, &[]).await.unwrap();
     held.rollback().await.unwrap();
     let waiting = "SELECT depth FROM onceward.queue_stats(1000) WHERE queue = '@outbox'";
     let unmarked: i64 = owner.query_one(waiting, &[]).await.unwrap().get(0);
