@@ -1,3 +1,9 @@
 //! RabbitMQ as a bus, against a real server.
 
 mod conformance;
+mod declaring;
+mod handover;
+mod outages;
+mod publishing;
+mod receiving;
+mod support;
