@@ -39,6 +39,37 @@ struct Counts {
     from_target: AtomicU64,
 }
 
+/// Where connections go, and what is changed on the way back.
+#[derive(Clone)]
+struct Way {
+    target: SocketAddr,
+    names: Option<Names>,
+    counts: Arc<Counts>,
+}
+
+/// An address in the server's answers, and another of the same length.
+#[derive(Clone)]
+struct Names {
+    from: Vec<u8>,
+    to: Vec<u8>,
+}
+
+impl Names {
+    /// Answers with an address in them are short and come in one piece.
+    fn replace(&self, answer: &mut [u8]) {
+        let mut at = 0;
+        while let Some(found) = answer[at..].windows(self.from.len()).position(|window| window == self.from) {
+            at += found;
+            answer[at..at + self.to.len()].copy_from_slice(&self.to);
+        }
+    }
+}
+
+/// The host, and the port in four bytes.
+fn as_kafka_says(address: SocketAddr) -> Vec<u8> {
+    [address.ip().to_string().as_bytes(), &u32::from(address.port()).to_be_bytes()].concat()
+}
+
 /// Forwards TCP connections to a server until told otherwise. Dropping it ends them all.
 pub struct Proxy {
     address: SocketAddr,
@@ -51,21 +82,29 @@ pub struct Proxy {
 impl Proxy {
     /// A forwarder to `target`. Needs a runtime around it.
     pub fn to(target: SocketAddr) -> Self {
+        Self::start(target, false)
+    }
+
+    fn start(target: SocketAddr, renames: bool) -> Self {
         let port = socket(0);
         let address = port.local_addr().expect("a bound socket has an address");
+        let names = renames.then(|| Names { from: as_kafka_says(target), to: as_kafka_says(address) });
         let (state, watched) = watch::channel(State { mode: Mode::Forwarding, cuts: 0 });
         let counts = Arc::new(Counts::default());
         let listener = listen(address);
-        tokio::spawn(accept(address, listener, target, watched, counts.clone()));
+        let way = Way { target, names, counts: counts.clone() };
+        tokio::spawn(accept(address, listener, way, watched));
         Self { address, state, counts, _port: port }
     }
 
-    /// A forwarder to the (first) server that `url` names.
+    /// A forwarder to the (first) server that `url` names. Kafka tells its clients where to go on; it is made to name
+    /// the proxy, so that they stay behind it.
     pub fn before(url: &str) -> Self {
-        let (_, authority, _) = parts(url);
+        let (scheme, authority, _) = parts(url);
         let first = authority.rsplit('@').next().and_then(|hosts| hosts.split(',').next()).unwrap_or_default();
         let target = first.to_socket_addrs().ok().and_then(|mut found| found.next());
-        Self::to(target.expect("the URL names a host that can be resolved, and a port"))
+        let target = target.expect("the URL names a host that can be resolved, and a port");
+        Self::start(target, scheme.starts_with("kafka"))
     }
 
     /// Where it listens.
@@ -135,13 +174,7 @@ fn listen(address: SocketAddr) -> TcpListener {
 }
 
 /// Ends when the proxy is dropped.
-async fn accept(
-    address: SocketAddr,
-    listener: TcpListener,
-    target: SocketAddr,
-    mut watched: watch::Receiver<State>,
-    counts: Arc<Counts>,
-) {
+async fn accept(address: SocketAddr, listener: TcpListener, way: Way, mut watched: watch::Receiver<State>) {
     let mut connections = JoinSet::new();
     let mut listening = Some(listener);
     loop {
@@ -159,7 +192,7 @@ async fn accept(
         };
         tokio::select! {
             accepted = next => if let Ok((client, _)) = accepted {
-                connections.spawn(connection(client, target, watched.clone(), cuts, counts.clone()));
+                connections.spawn(connection(client, way.clone(), watched.clone(), cuts));
             },
             changed = watched.changed() => if changed.is_err() {
                 return;
@@ -169,39 +202,29 @@ async fn accept(
     }
 }
 
-async fn connection(
-    client: TcpStream,
-    target: SocketAddr,
-    mut watched: watch::Receiver<State>,
-    cuts: u64,
-    counts: Arc<Counts>,
-) {
+async fn connection(client: TcpStream, way: Way, mut watched: watch::Receiver<State>, cuts: u64) {
+    let counts = &way.counts;
     counts.accepted.fetch_add(1, Ordering::SeqCst);
     counts.open.fetch_add(1, Ordering::SeqCst);
     let forwarding = watched.clone();
     tokio::select! {
         biased;
         _ = watched.wait_for(|state| state.cuts != cuts) => {}
-        _ = forward(client, target, forwarding, &counts) => {}
+        _ = forward(client, &way, forwarding) => {}
     }
     counts.open.fetch_sub(1, Ordering::SeqCst);
 }
 
 /// The server hears of a connection only once something may be forwarded.
-async fn forward(
-    client: TcpStream,
-    target: SocketAddr,
-    mut watched: watch::Receiver<State>,
-    counts: &Counts,
-) -> Option<()> {
+async fn forward(client: TcpStream, way: &Way, mut watched: watch::Receiver<State>) -> Option<()> {
     watched.wait_for(|state| state.mode == Mode::Forwarding).await.ok()?;
-    let server = TcpStream::connect(target).await.ok()?;
+    let server = TcpStream::connect(way.target).await.ok()?;
     client.set_nodelay(true).ok()?;
     server.set_nodelay(true).ok()?;
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    let there = pump(from_client, to_server, watched.clone(), &counts.to_target);
-    let back = pump(from_server, to_client, watched, &counts.from_target);
+    let there = pump(from_client, to_server, watched.clone(), None, &way.counts.to_target);
+    let back = pump(from_server, to_client, watched, way.names.as_ref(), &way.counts.from_target);
     tokio::join!(there, back);
     Some(())
 }
@@ -211,6 +234,7 @@ async fn pump(
     mut from: tokio::net::tcp::OwnedReadHalf,
     mut to: tokio::net::tcp::OwnedWriteHalf,
     mut watched: watch::Receiver<State>,
+    names: Option<&Names>,
     forwarded: &AtomicU64,
 ) -> Option<()> {
     let mut chunk = vec![0; CHUNK_BYTES];
@@ -219,6 +243,9 @@ async fn pump(
         watched.wait_for(|state| state.mode == Mode::Forwarding).await.ok()?;
         if read == 0 {
             return to.shutdown().await.ok();
+        }
+        if let Some(names) = names {
+            names.replace(&mut chunk[..read]);
         }
         to.write_all(&chunk[..read]).await.ok()?;
         forwarded.fetch_add(read as u64, Ordering::SeqCst);
@@ -315,6 +342,15 @@ mod tests {
         proxy.cut();
         proxy.resume();
         assert!(heard(&mut old, 1).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_kafka_is_made_to_name_the_proxy() {
+        let server = echo().await;
+        let proxy = Proxy::before(&format!("kafka://{server}"));
+        let mut client = TcpStream::connect(proxy.address()).await.expect("it accepts");
+        let answer = |address| [b"before", &as_kafka_says(address)[..], b"between", &as_kafka_says(address)].concat();
+        assert_eq!(echoed(&mut client, &answer(server)).await.expect("an echo"), answer(proxy.address()));
     }
 
     #[tokio::test]
