@@ -1,0 +1,152 @@
+//! Questions about topics, and making them.
+
+use crate::{
+    KafkaBroker,
+    connection::{Held, Until, Voice, blocking, bounds, not_made, settings, unavailable},
+};
+use onceward_transport::BrokerError;
+use rdkafka::{
+    admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier},
+    error::{KafkaError, RDKafkaErrorCode},
+    types::RDKafkaRespErr,
+};
+use std::{collections::HashMap, sync::Arc, time::Duration};
+use tokio::runtime::Handle;
+
+/// Any number of questions together. Each has its own, shorter time.
+const ALTOGETHER: Duration = Duration::from_secs(60);
+
+/// A client that asks and makes. Everything blocks.
+pub(crate) struct Admin {
+    client: Held<AdminClient<Voice>>,
+    limit: Duration,
+    /// Copies of each topic that is made.
+    pub(crate) replication: i32,
+    /// The password is sent as it is, for all to read.
+    pub(crate) shows_its_password: bool,
+}
+
+impl KafkaBroker {
+    /// Asks where blocking is allowed. The client is kept for as long as it gets answers.
+    pub(crate) async fn admin<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&Admin) -> Result<T, BrokerError> + Send + 'static,
+    ) -> Result<T, BrokerError> {
+        let admin = self.kept_admin()?;
+        let asked = admin.clone();
+        let answer = blocking("asking", ALTOGETHER, move || ask(&asked)).await;
+        if matches!(answer, Err(BrokerError::Unavailable(_))) {
+            let mut slot = self.admin.lock().expect("no panic while held");
+            if slot.as_ref().is_some_and(|current| Arc::ptr_eq(current, &admin)) {
+                *slot = None;
+            }
+        }
+        answer
+    }
+
+    fn kept_admin(&self) -> Result<Arc<Admin>, BrokerError> {
+        let mut slot = self.admin.lock().expect("no panic while held");
+        if let Some(admin) = &*slot {
+            return Ok(admin.clone());
+        }
+        let (target, settings) = settings(&self.config)?;
+        let client = settings.create_with_context(Voice::default()).map_err(not_made)?;
+        let admin = Arc::new(Admin {
+            client: Held::new(client, &self.open),
+            limit: self.asking_time(),
+            replication: target.replication,
+            shows_its_password: target.shows_its_password(),
+        });
+        *slot = Some(admin.clone());
+        Ok(admin)
+    }
+}
+
+impl Admin {
+    /// How many copies each partition of a topic has; `None` if there is no such topic.
+    pub(crate) fn partitions(&self, topic: &str) -> Result<Option<Vec<usize>>, BrokerError> {
+        let metadata = self.client.inner().fetch_metadata(Some(topic), self.limit);
+        let metadata = metadata.map_err(|error| self.lost("asking for a topic", error))?;
+        Ok(metadata.topics().first().and_then(|found| match found.error() {
+            Some(
+                RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART
+                | RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION,
+            ) => None,
+            _ => Some(found.partitions().iter().map(|partition| partition.replicas().len()).collect()),
+        }))
+    }
+
+    /// Any server's number.
+    pub(crate) fn server(&self) -> Result<Option<i32>, BrokerError> {
+        let metadata = self.client.inner().fetch_metadata(Some(crate::births::TOPIC), self.limit);
+        let metadata = metadata.map_err(|error| self.lost("asking for a server", error))?;
+        Ok(metadata.brokers().first().map(rdkafka::metadata::MetadataBroker::id))
+    }
+
+    /// Where each partition begins and ends.
+    pub(crate) fn bounds(&self, topic: &str, partitions: usize) -> Result<Vec<(i64, i64)>, BrokerError> {
+        let of = |partition| {
+            let found = bounds(self.client.inner(), topic, partition, Until::in_time(self.limit));
+            found.map_err(|error| self.lost("asking where a topic ends", error))
+        };
+        (0..i32::try_from(partitions).unwrap_or(i32::MAX)).map(of).collect()
+    }
+
+    /// Makes a topic. `false`: somebody else just did.
+    pub(crate) fn make(&self, topic: &NewTopic<'_>) -> Result<bool, BrokerError> {
+        let options = self.options().operation_timeout(Some(self.limit));
+        let made = Handle::current().block_on(self.client.create_topics([topic], &options));
+        let made = made.map_err(|error| self.lost("making a topic", error))?;
+        match made.into_iter().next() {
+            Some(Err((_, RDKafkaErrorCode::TopicAlreadyExists))) => Ok(false),
+            Some(Err((name, code))) if is_passing(code) => {
+                Err(unavailable("making a topic", format_args!("\"{name}\": {code}")))
+            }
+            Some(Err((name, code))) => Err(BrokerError::Misconfigured(format!(
+                "the topic \"{name}\" cannot be made: {code}; make it yourself, or allow us to"
+            ))),
+            Some(Ok(_)) | None => Ok(true),
+        }
+    }
+
+    /// The settings of a topic; none if we may not ask.
+    pub(crate) fn topic_settings(&self, topic: &str) -> Result<HashMap<String, String>, BrokerError> {
+        self.settings(&ResourceSpecifier::Topic(topic))
+    }
+
+    /// The settings of a server; none if we may not ask.
+    pub(crate) fn server_settings(&self, server: i32) -> Result<HashMap<String, String>, BrokerError> {
+        self.settings(&ResourceSpecifier::Broker(server))
+    }
+
+    fn settings(&self, of: &ResourceSpecifier<'_>) -> Result<HashMap<String, String>, BrokerError> {
+        let described = Handle::current().block_on(self.client.describe_configs([of], &self.options()));
+        let described = described.map_err(|error| self.lost("asking for settings", error))?;
+        let entries = described.into_iter().flatten().flat_map(|resource| resource.entries);
+        Ok(entries.filter_map(|entry| Some((entry.name, entry.value?))).collect())
+    }
+
+    fn options(&self) -> AdminOptions {
+        AdminOptions::new().request_timeout(Some(self.limit))
+    }
+
+    fn lost(&self, what: &str, error: KafkaError) -> BrokerError {
+        match self.client.inner().context().last() {
+            Some(last) => unavailable(what, format_args!("{error} ({last})")),
+            None => unavailable(what, error),
+        }
+    }
+}
+
+/// Later it may work.
+fn is_passing(code: RDKafkaErrorCode) -> bool {
+    use RDKafkaErrorCode as Code;
+    matches!(
+        code,
+        Code::RequestTimedOut
+            | Code::OperationTimedOut
+            | Code::NotController
+            | Code::BrokerTransportFailure
+            | Code::ThrottlingQuotaExceeded
+    )
+}

@@ -1,0 +1,3 @@
+//! Kafka as a bus, against a real server.
+
+mod conformance;
