@@ -165,9 +165,9 @@ BEGIN
 END
 $$;
 
--- The ids of letters that pass a filter, in the order in which their messages were published: by number in the log, and those
+-- The ids of letters that pass a filter, of all or of these, in the order in which their messages were published: by number in the log, and those
 -- without one by their time. The running maximum makes times follow the numbers, which are right where they differ.
-CREATE FUNCTION onceward.dead_letters_in_order(p_filter jsonb, p_limit int) RETURNS SETOF bigint
+CREATE FUNCTION onceward.dead_letters_in_order(p_ids bigint[], p_filter jsonb, p_limit int) RETURNS SETOF bigint
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_custom_plan
     AS $$
 DECLARE
@@ -178,7 +178,7 @@ BEGIN
         SELECT d.id, d.seq, d.event_id, max(coalesce(d.occurred_at, d.dead_at)) OVER (
                    PARTITION BY d.queue, d.tenant_id, d.ordering_key, d.seq > 0
                    ORDER BY d.seq, coalesce(d.occurred_at, d.dead_at), d.event_id ROWS UNBOUNDED PRECEDING) AS at
-        FROM onceward.dead_letters_like(v_filter) d) o
+        FROM onceward.dead_letters_like(v_filter) d WHERE p_ids IS NULL OR d.id = ANY (p_ids)) o
     ORDER BY o.at, o.seq, o.event_id, o.id LIMIT p_limit;
 END
 $$;

@@ -95,12 +95,18 @@ async fn land_together(
 
 /// A message that cannot be read becomes a dead letter as it is, once.
 async fn put_away(tx: &mut Tx, identity: &Identity, arrival: &Arrival, error: &str) -> Result<(), TransportError> {
+    let (key, letter) = malformed_letter(identity, arrival, error);
+    let first: bool = tx.query_one(store::RECORD_INBOX, &[&NOBODY, &key, &identity.consumer]).await?.get(0);
+    if first {
+        tx.query(store::BURY, &[&Value::from(vec![letter])]).await?;
+    }
+    Ok(())
+}
+
+/// The letter of a message that cannot be read, and the key by which it is known when it comes again.
+pub(crate) fn malformed_letter(identity: &Identity, arrival: &Arrival, error: &str) -> (String, Value) {
     let digest = fingerprint(&arrival.body);
     let key = format!("malformed:{}", fingerprint_hex(&arrival.body));
-    let first: bool = tx.query_one(store::RECORD_INBOX, &[&NOBODY, &key, &identity.consumer]).await?.get(0);
-    if !first {
-        return Ok(());
-    }
     // PostgreSQL holds no NUL in its texts.
     let text = |text: &str| text.replace('\0', "\u{fffd}");
     let header = |name: &str| text(arrival.header(name).unwrap_or_default());
@@ -114,8 +120,7 @@ async fn put_away(tx: &mut Tx, identity: &Identity, arrival: &Arrival, error: &s
         "first_failed_at": Timestamp::now(),
         "message": {"bodyHex": hex::encode(&arrival.body), "headers": all},
     });
-    tx.query(store::BURY, &[&Value::from(vec![letter])]).await?;
-    Ok(())
+    (key, letter)
 }
 
 /// The messages, one array a column.

@@ -111,7 +111,8 @@ pub(crate) async fn settle(
     let row = match settlement {
         Settlement::Done => tx.query_one(store::END_LEASE, &[&id, &number]).await?,
         Settlement::Dead { reason, error } => {
-            let letter = settle::dead_letter(&queue.identity(), &leased.delivery, reason, &error);
+            let mut letter = settle::dead_letter(&queue.identity(), &leased.delivery, reason, &error);
+            letter["deferred_id"] = id.into();
             tx.query(store::BURY, &[&Value::from(vec![letter])]).await?;
             tx.query_one(store::END_LEASE, &[&id, &number]).await?
         }

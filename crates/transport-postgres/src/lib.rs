@@ -16,6 +16,7 @@ pub mod hash;
 pub mod land;
 pub mod lanes;
 mod lease;
+pub mod outbox;
 mod queue;
 pub mod retention;
 pub mod routes;
@@ -24,6 +25,7 @@ mod scout;
 mod settle;
 pub mod stats;
 mod store;
+pub mod triage;
 mod turn;
 pub mod wake;
 
@@ -40,6 +42,7 @@ pub const MIGRATIONS: Migrations = Migrations {
         Migration { name: "0002_functions", sql: include_str!("../migrations/0002_functions.sql") },
         Migration { name: "0003_for_everyone", sql: include_str!("../migrations/0003_for_everyone.sql") },
         Migration { name: "0004_buses", sql: include_str!("../migrations/0004_buses.sql") },
+        Migration { name: "0005_triage", sql: include_str!("../migrations/0005_triage.sql") },
     ],
 };
 
@@ -79,7 +82,20 @@ pub const REQUIRED: &[RequiredTable] = &[
     },
     RequiredTable {
         table: "onceward.dead_letters",
-        columns: &["event_id", "tenant_id", "queue", "reason", "attempts", "first_error", "last_error", "message"],
+        columns: &[
+            "event_id",
+            "tenant_id",
+            "queue",
+            "reason",
+            "attempts",
+            "first_error",
+            "last_error",
+            "message",
+            "status",
+            "lane_id",
+            "seq",
+            "tag",
+        ],
     },
     RequiredTable { table: "onceward.inbox", columns: &["consumer", "tenant_id", "idempotency_key"] },
 ];

@@ -45,6 +45,12 @@ impl Place {
             (None, false) => Source::New { seq: self.seq },
         }
     }
+
+    /// Where it was found, for a row that must be able to go back there.
+    pub(crate) fn write_to(&self, row: &mut Value) {
+        row["lane_id"] = self.lane_id.into();
+        row["seq"] = self.seq.into();
+    }
 }
 
 #[derive(Clone, Debug)]

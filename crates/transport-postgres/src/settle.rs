@@ -72,7 +72,9 @@ impl Writes {
                 );
             }
             Settlement::Dead { reason, error } => {
-                self.bury.push(dead_letter(identity, delivery, *reason, error));
+                let mut letter = dead_letter(identity, delivery, *reason, error);
+                place.write_to(&mut letter);
+                self.bury.push(letter);
                 self.through.extend(place.deferred.as_ref().map(|row| row.id));
             }
         }
@@ -91,12 +93,14 @@ impl Writes {
 
     pub(crate) fn bury_unreadable(&mut self, identity: &Identity, place: &Place, unreadable: &Unreadable) {
         let raw = &unreadable.raw;
-        self.bury.push(json!({
+        let mut letter = json!({
             "event_id": raw["id"], "tenant_id": raw["tenant_id"], "queue": identity.queue, "consumer": identity.consumer,
             "dead_letter_exchange": identity.dead_letter_exchange, "event_type": raw["event_type"], "version": raw["version"],
             "ordering_key": raw["ordering_key"], "correlation_id": raw["correlation_id"],
             "reason": DeadReason::Malformed.as_str(), "attempts": 0, "last_error": unreadable.error, "message": raw,
-        }));
+        });
+        place.write_to(&mut letter);
+        self.bury.push(letter);
         self.through.extend(place.deferred.as_ref().map(|row| row.id));
     }
 
@@ -130,8 +134,7 @@ pub(crate) fn new_deferred(place: &Place, delivery: &Delivery, mut row: Value) -
     if !row["last_error"].is_null() {
         row["first_failed_at"] = json!(delivery.first_failed_at.unwrap_or_else(jiff::Timestamp::now));
     }
-    row["lane_id"] = place.lane_id.into();
-    row["seq"] = place.seq.into();
+    place.write_to(&mut row);
     row["ordering_key"] = json!(delivery.ordering_key);
     row["created_at"] = json!(delivery.published_at);
     row["message"] = rows::stored(delivery);

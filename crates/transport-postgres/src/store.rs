@@ -28,3 +28,14 @@ pub const TOPOLOGY_VERSION: &str = "SELECT topology_version, bus FROM onceward.l
 pub const EXCHANGES: &str = "SELECT name, kind FROM onceward.exchange";
 pub const QUEUES: &str = "SELECT id, name, shards, max_priority, definition FROM onceward.queue";
 pub const BINDINGS: &str = "SELECT exchange, queue_id, pattern FROM onceward.binding";
+pub const FIND_DEAD_LETTERS: &str = "SELECT * FROM onceward.find_dead_letters($1, $2, $3)";
+pub const DEAD_LETTERS_IN_ORDER: &str = "SELECT onceward.dead_letters_in_order($1, $2, $3)";
+pub const DEAD_LETTERS_IN_FULL: &str = "SELECT * FROM onceward.dead_letters_in_full($1)";
+pub const DEAD_LETTER_ACTS: &str = "SELECT * FROM onceward.dead_letter_acts($1, $2, $3)";
+pub const PLAN_REQUEUE: &str = "SELECT * FROM onceward.plan_requeue($1, $2, $3, $4, $5) WHERE id IS NOT NULL";
+pub const REQUEUE: &str = "SELECT * FROM onceward.requeue($1, $2, $3, $4, $5, $6, $7)";
+pub const QUARANTINE: &str = "SELECT * FROM onceward.quarantine($1, $2, $3, $4)";
+pub const COLLECT: &str = "SELECT onceward.collect($1, $2, $3, $4, $5)";
+pub const OUTBOX_ASIDE: &str =
+    "SELECT put_aside, oldest_seconds, refused, next_due_ms, last_error FROM onceward.outbox_aside($1)";
+pub const RETRY_OUTBOX: &str = "SELECT onceward.retry_outbox($1, $2)";
