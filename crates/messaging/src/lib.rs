@@ -4,11 +4,12 @@
 //! - [`consumer`]: declares who handles what, and runs it: receive → check tenant → validate →
 //!   handle → settle, with retries, order per key, dead letters.
 //! - [`inbox`]: remembers what was handled, for buses that may deliver twice.
-//! - [`relay`] and [`landing`]: the way over an external bus, there and back.
+//! - [`relay`] and [`landing`]: the way over an external bus, there and back; [`collect`] brings home what got stuck.
 //! - [`schedule`]: cron ticks that are published once across all instances.
 //!
 //! Delivery is at least once; effects are applied once.
 
+pub mod collect;
 pub mod consumer;
 mod event;
 mod failure;

@@ -161,7 +161,7 @@ pub async fn send(tx: &mut Tx, message: NewMessage) -> Result<Uuid, PublishError
 }
 
 /// The extension attribute that tells why a copy of a message lies with the dead letters.
-const DEAD_LETTER: &str = "deadLetter";
+pub(crate) const DEAD_LETTER: &str = "deadLetter";
 
 /// On an external bus, a copy of a dead letter goes to where its queue sends them, for those who look there. The letter
 /// itself is in the database.

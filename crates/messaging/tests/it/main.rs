@@ -1,5 +1,6 @@
 //! Messaging on a real PostgreSQL: what is promised, and what happens when things break.
 
+mod collect;
 mod delays;
 mod delivery_limit;
 mod enqueue;
@@ -9,6 +10,10 @@ mod late;
 mod leased;
 mod order;
 mod outbox;
+mod requeue;
+mod requeue_leased;
+mod requeue_order;
+mod requeue_outbox;
 mod retention;
 mod retries;
 mod routing;
@@ -17,4 +22,5 @@ mod schedules;
 mod support;
 mod topology;
 mod transactional;
+mod triage_support;
 mod versions;
