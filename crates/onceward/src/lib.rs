@@ -7,9 +7,11 @@
 //! A service of your own is a binary whose `main` is `onceward::cli::main(vec![my_service()])`.
 
 pub mod broker;
+pub mod bus_counts;
 pub mod cli;
 pub mod config;
 pub mod embedded;
+pub mod outbox_report;
 pub mod outbox_status;
 mod platform;
 pub mod runtime;

@@ -1,5 +1,8 @@
 //! The command line: `up`, `serve`, `migrate`, `topology`, `token`, `tenant`, `queues`.
 
+mod dlq;
+mod duration;
+mod outbox;
 mod queues;
 mod serve;
 mod tenant;
@@ -39,6 +42,12 @@ pub enum Command {
     Tenant(tenant::Command),
     /// Show how full each queue is
     Queues(queues::Args),
+    /// Look at dead letters, requeue and quarantine them
+    #[command(subcommand)]
+    Dlq(dlq::Command),
+    /// Look at what waits for an external bus, and offer it again
+    #[command(subcommand)]
+    Outbox(outbox::Command),
 }
 
 #[derive(Debug, Parser)]
@@ -56,7 +65,7 @@ pub fn main(services: Vec<Service>) -> ExitCode {
     run(services, cli.common, cli.command)
 }
 
-/// Runs one command. Exit codes: 0 done, 1 failed, 2 the settings or arguments are wrong.
+/// Runs one command. Exit codes: 0 done, 1 failed, 2 the settings or arguments are wrong, 3 there was nothing to act on.
 pub fn run(services: Vec<Service>, common: Common, command: Command) -> ExitCode {
     let config = match Config::load(common.config.as_deref()) {
         Ok(config) => config,
@@ -87,7 +96,9 @@ async fn dispatch(platform: Platform, config: Config, command: Command) -> anyho
         Command::Topology(command) => topology::run(&platform, command),
         Command::Token(command) => token::run(&platform, &config, command),
         Command::Tenant(command) => tenant::run(&config, command).await,
-        Command::Queues(args) => queues::run(&config, args).await,
+        Command::Queues(args) => queues::run(&platform, &config, args).await,
+        Command::Dlq(command) => dlq::run(&platform, &config, command).await,
+        Command::Outbox(command) => outbox::run(&platform, &config, command).await,
     }
 }
 

@@ -17,6 +17,17 @@ const COMMANDS: &[&[&str]] = &[
     &["tenant", "add"],
     &["tenant", "list"],
     &["queues"],
+    &["dlq"],
+    &["dlq", "list"],
+    &["dlq", "show"],
+    &["dlq", "requeue"],
+    &["dlq", "quarantine"],
+    &["dlq", "export"],
+    &["dlq", "collect"],
+    &["dlq", "history"],
+    &["outbox"],
+    &["outbox", "status"],
+    &["outbox", "retry"],
     &["bench"],
 ];
 

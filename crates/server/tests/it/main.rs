@@ -1,7 +1,10 @@
 //! The `onceward` program as its users run it.
 
 mod commands;
+mod dlq;
 mod health;
+mod letters;
+mod outbox;
 mod settings;
 mod support;
 mod telemetry;
