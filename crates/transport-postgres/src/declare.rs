@@ -1,6 +1,6 @@
 //! Writing the topology into the database, and saying where the two differ.
 
-use onceward_db::{DbConfig, DbError, migrate::owner};
+use onceward_db::{DbConfig, DbError, Row, migrate::owner};
 use onceward_topology::{ExchangeKind, Queue, QueueKind, Topology, pattern};
 use onceward_transport::{BusKind, TransportError};
 use tokio_postgres::Transaction;
@@ -9,6 +9,15 @@ use tokio_postgres::Transaction;
 /// whose shards or priorities differ is an error, because messages of one key would change lanes.
 /// Messages go over `bus` from now on. `true`: something changed.
 pub async fn declare(config: &DbConfig, topology: &Topology, bus: BusKind) -> Result<bool, TransportError> {
+    Ok(!declare_and_tell(config, topology, bus).await?.is_empty())
+}
+
+/// The same, and gives what it changed.
+pub async fn declare_and_tell(
+    config: &DbConfig,
+    topology: &Topology,
+    bus: BusKind,
+) -> Result<Vec<String>, TransportError> {
     if let Err(problems) = topology.validate() {
         let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
         return Err(TransportError::Topology(format!("the topology is not valid: {}", problems.join("; "))));
@@ -20,20 +29,27 @@ pub async fn declare(config: &DbConfig, topology: &Topology, bus: BusKind) -> Re
     Ok(changed)
 }
 
-async fn declare_in(tx: &Transaction<'_>, topology: &Topology, bus: BusKind) -> Result<bool, TransportError> {
+async fn declare_in(tx: &Transaction<'_>, topology: &Topology, bus: BusKind) -> Result<Vec<String>, TransportError> {
     // One declarer at a time; publishers only read this row, so they do not wait.
     let version = "SELECT topology_version FROM onceward.log_state FOR UPDATE";
     tx.query_one(version, &[]).await.map_err(DbError::from)?;
     let other_bus = "UPDATE onceward.log_state SET bus = $1 WHERE bus <> $1";
-    let mut changed = tx.execute(other_bus, &[&bus.name()]).await.map_err(DbError::from)? > 0;
+    let mut changed = Vec::new();
+    if tx.execute(other_bus, &[&bus.name()]).await.map_err(DbError::from)? > 0 {
+        changed.push(format!("bus {}", bus.name()));
+    }
     for exchange in &topology.exchanges {
-        changed |= declare_exchange(tx, &exchange.name, exchange.kind).await?;
+        if declare_exchange(tx, &exchange.name, exchange.kind).await? {
+            changed.push(format!("exchange {}", exchange.name));
+        }
     }
     for queue in topology.queues.iter().filter(|queue| queue.kind == QueueKind::Work) {
-        changed |= declare_queue(tx, queue).await?;
-        changed |= bind(tx, topology, queue).await?;
+        if declare_queue(tx, queue).await? {
+            changed.push(format!("queue {}", queue.name));
+        }
+        changed.extend(bind(tx, topology, queue).await?);
     }
-    if changed {
+    if !changed.is_empty() {
         tx.execute("UPDATE onceward.log_state SET topology_version = topology_version + 1", &[])
             .await
             .map_err(DbError::from)?;
@@ -91,8 +107,8 @@ async fn declare_queue(tx: &Transaction<'_>, queue: &Queue) -> Result<bool, Tran
     Ok(true)
 }
 
-/// The queue's bindings become exactly those declared.
-async fn bind(tx: &Transaction<'_>, topology: &Topology, queue: &Queue) -> Result<bool, TransportError> {
+/// The queue's bindings become exactly those declared. Gives those that were not.
+async fn bind(tx: &Transaction<'_>, topology: &Topology, queue: &Queue) -> Result<Vec<String>, TransportError> {
     let mut exchanges = Vec::new();
     let mut patterns = Vec::new();
     let mut regexes = Vec::new();
@@ -103,24 +119,28 @@ async fn bind(tx: &Transaction<'_>, topology: &Topology, queue: &Queue) -> Resul
         regexes.push(pattern::to_regex(kind, &binding.pattern));
     }
     let removed = tx
-        .execute(
+        .query(
             "DELETE FROM onceward.binding b USING onceward.queue q
              WHERE q.name = $1 AND b.queue_id = q.id
-               AND NOT EXISTS (SELECT FROM unnest($2::text[], $3::text[]) AS d(e, p) WHERE d.e = b.exchange AND d.p = b.pattern)",
+               AND NOT EXISTS (SELECT FROM unnest($2::text[], $3::text[]) AS d(e, p) WHERE d.e = b.exchange AND d.p = b.pattern)
+             RETURNING b.exchange, b.pattern",
             &[&queue.name, &exchanges, &patterns],
         )
         .await
         .map_err(DbError::from)?;
     let added = tx
-        .execute(
+        .query(
             "INSERT INTO onceward.binding (exchange, queue_id, pattern, regex)
              SELECT d.e, q.id, d.p, d.r FROM unnest($2::text[], $3::text[], $4::text[]) AS d(e, p, r), onceward.queue q
-             WHERE q.name = $1 ON CONFLICT DO NOTHING",
+             WHERE q.name = $1 ON CONFLICT DO NOTHING
+             RETURNING exchange, pattern",
             &[&queue.name, &exchanges, &patterns, &regexes],
         )
         .await
         .map_err(DbError::from)?;
-    Ok(removed + added > 0)
+    let told = |row: &Row| format!("{}: {} <- {}", queue.name, row.get::<_, &str>(0), row.get::<_, &str>(1));
+    let added = added.iter().map(|row| format!("binding {}", told(row)));
+    Ok(added.chain(removed.iter().map(|row| format!("no longer binding {}", told(row)))).collect())
 }
 
 fn word(kind: ExchangeKind) -> &'static str {

@@ -10,9 +10,11 @@
 //! `queue` and `turn` apply them, [`wake`] spares the polling. `docs/decisions/0002` says why.
 
 pub mod append;
+pub mod compare;
 pub mod cursor;
 pub mod declare;
 pub mod hash;
+pub mod history;
 pub mod land;
 pub mod lanes;
 mod lease;
@@ -25,6 +27,7 @@ mod scout;
 mod settle;
 pub mod stats;
 mod store;
+pub mod story;
 pub mod triage;
 mod turn;
 pub mod wake;
@@ -43,6 +46,7 @@ pub const MIGRATIONS: Migrations = Migrations {
         Migration { name: "0003_for_everyone", sql: include_str!("../migrations/0003_for_everyone.sql") },
         Migration { name: "0004_buses", sql: include_str!("../migrations/0004_buses.sql") },
         Migration { name: "0005_triage", sql: include_str!("../migrations/0005_triage.sql") },
+        Migration { name: "0006_story", sql: include_str!("../migrations/0006_story.sql") },
     ],
 };
 

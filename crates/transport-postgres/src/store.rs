@@ -39,3 +39,11 @@ pub const COLLECT: &str = "SELECT onceward.collect($1, $2, $3, $4, $5)";
 pub const OUTBOX_ASIDE: &str =
     "SELECT put_aside, oldest_seconds, refused, next_due_ms, last_error FROM onceward.outbox_aside($1)";
 pub const RETRY_OUTBOX: &str = "SELECT onceward.retry_outbox($1, $2)";
+pub const MARK_LOG: &str = "SELECT onceward.mark_log($1::bigint * interval '1 second')";
+pub const EPOCH_TO_INDEX: &str = "SELECT onceward.epoch_to_index($1::bigint * interval '1 second')";
+pub const INDEX_EPOCH: &str = "SELECT onceward.index_epoch($1)";
+pub const SEQ_RANGE: &str = "SELECT after_seq, upto_seq FROM onceward.seq_range($1, $2)";
+pub const STORY_PARTS: &str = "SELECT * FROM onceward.story_parts()";
+pub const STORY_LOG: &str = "SELECT * FROM onceward.story_log($1, $2, $3, $4, $5, $6)";
+pub const STORY_DEFERRED: &str = "SELECT * FROM onceward.story_deferred($1, $2, $3)";
+pub const STORY_DEAD: &str = "SELECT * FROM onceward.story_dead($1, $2)";

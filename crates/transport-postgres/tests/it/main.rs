@@ -6,3 +6,4 @@ mod database;
 mod landing;
 mod lanes;
 mod model;
+mod story;
