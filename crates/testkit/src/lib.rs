@@ -13,4 +13,4 @@ pub use brokers::{kafka_url, private_kafka, private_rabbitmq, private_redis, rab
 pub use database::TestDb;
 pub use platform::TestPlatform;
 pub use proxy::Proxy;
-pub use wait::{PATIENCE, eventually};
+pub use wait::{PATIENCE, eventually, eventually_within};
