@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::Error;
+use crate::ports::Ports;
 
 /// The programs of one kind of server.
 pub trait Broker: Recipe + Clone + Debug + Send + Sync {
@@ -43,7 +44,7 @@ pub struct Place {
     /// Its folder, absolute.
     pub folder: PathBuf,
     /// Its ports on 127.0.0.1.
-    pub ports: Vec<u16>,
+    pub ports: Ports,
     /// Its clients' password.
     pub password: String,
 }

@@ -37,6 +37,11 @@ pub enum Error {
         /// The folder.
         folder: PathBuf,
     },
+    /// A folder in a shared place belongs to somebody else.
+    ForeignFolder {
+        /// The folder.
+        folder: PathBuf,
+    },
     /// All ports that we try are taken.
     NoPort,
     /// The server ended, or was not ready in time.
@@ -83,6 +88,11 @@ impl fmt::Display for Error {
             Error::InUse { folder } => write!(
                 f,
                 "{} is in use by another running process. Stop that one, or choose another folder.",
+                folder.display()
+            ),
+            Error::ForeignFolder { folder } => write!(
+                f,
+                "{} exists and does not belong to us, so it is not safe to use. Remove it, or set TMPDIR to another place.",
                 folder.display()
             ),
             Error::NoPort => write!(f, "no free port was found on 127.0.0.1; stop servers that nobody needs."),

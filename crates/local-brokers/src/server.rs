@@ -48,7 +48,7 @@ impl<B: Broker> Server<B> {
             let _ = processes::end_recorded(&record, &folder);
             Record::remove(&folder)?;
         }
-        let place = Place { ports: ports::free(B::PORTS)?, password: files::password(&folder)?, folder };
+        let place = Place { ports: ports::reserve(B::PORTS, &lock)?, password: files::password(&folder)?, folder };
         programs.prepare(&place)?;
         let mut server = Server { programs: programs.clone(), place, processes: None, lock, temporary };
         match server.launch() {
@@ -165,6 +165,6 @@ impl<B: Broker> Drop for Server<B> {
 impl<B: Broker> fmt::Debug for Server<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct(B::NAME);
-        shown.field("folder", &self.place.folder).field("ports", &self.place.ports).field("pid", &self.pid()).finish()
+        shown.field("folder", &self.place.folder).field("port", &self.port()).field("pid", &self.pid()).finish()
     }
 }
