@@ -1,5 +1,6 @@
 //! Keeps Debian's packages from starting the system services that they bring.
 
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -9,6 +10,7 @@ use crate::failure::Failure;
 /// Debian's hook: packages ask it, by unit and action, before they start a service.
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 const FORBIDDEN: i32 = 101;
+const MARK: &str = "# Only while `cargo xtask` of onceward installs packages.";
 
 /// While this stands, installing a package does not start its services. Others are none of our business.
 pub(super) struct NoServices<'a> {
@@ -21,7 +23,9 @@ impl NoServices<'_> {
     /// Of `units`, those count that the machine does not have yet: one that it has may be running, and wanted.
     pub(super) fn set<'a>(admin: &'a Admin, units: &[&'a str]) -> Result<NoServices<'a>, Failure> {
         let units: Vec<&str> = units.iter().filter(|unit| !is_known(unit)).copied().collect();
-        if !Path::new(POLICY).exists() && !units.is_empty() {
+        // One of ours stands there if an earlier run was cut off.
+        let free = fs::read_to_string(POLICY).map_or(!Path::new(POLICY).exists(), |text| text.contains(MARK));
+        if free && !units.is_empty() {
             admin.write(POLICY, &policy(&units))?;
             admin.run(&["chmod", "755", POLICY])?;
             return Ok(NoServices { admin, units, policy_is_ours: true });
@@ -42,6 +46,7 @@ impl NoServices<'_> {
             self.admin.run(&["rm", "-f", POLICY])?;
         }
         let installed: Vec<&str> = self.units.iter().filter(|unit| is_known(unit)).copied().collect();
+        // Where there is no systemd, nothing starts them.
         if installed.is_empty() || !Path::new("/usr/bin/systemctl").exists() {
             return Ok(());
         }
@@ -58,7 +63,7 @@ fn policy(units: &[&str]) -> String {
     let names = units.iter().flat_map(|unit| [*unit, unit.strip_suffix(".service").unwrap_or(unit)]);
     let pattern = names.collect::<Vec<_>>().join("|");
     format!(
-        "#!/bin/sh\n# Only while `cargo xtask` of onceward installs packages.\n\
+        "#!/bin/sh\n{MARK}\n\
          for word do case \"$word\" in {pattern}) exit {FORBIDDEN};; esac; done\nexit 0\n"
     )
 }

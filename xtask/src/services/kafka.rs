@@ -74,7 +74,7 @@ impl Service for Kafka {
     }
 
     fn substitute(&self) -> Option<Substitute> {
-        let note = "KAFKA TESTS RAN AGAINST LIBRDKAFKA'S IN-PROCESS CLUSTER AND NOT AGAINST KAFKA";
+        let note = "KAFKA TESTS RUN AGAINST LIBRDKAFKA'S IN-PROCESS CLUSTER, NOT AGAINST KAFKA";
         Some(Substitute { variable: "ONCEWARD_TEST_KAFKA", value: "mock", note })
     }
 }
