@@ -204,6 +204,10 @@ impl Relay {
             Err(error) => {
                 // Dropping the turn leaves its messages where they were.
                 self.lost(&error).await;
+                if matches!(error, BrokerError::Missing(_)) {
+                    let declared = self.broker.declare().await;
+                    tracing::warn!(bus = self.broker.name(), ?declared, "the bus lacked what was declared there");
+                }
                 return Ok(());
             }
         };
