@@ -9,7 +9,7 @@ mod platform;
 mod proxy;
 mod wait;
 
-pub use brokers::{kafka_url, private_kafka, private_rabbitmq, private_redis, rabbitmq_url, redis_url};
+pub use brokers::{kafka_url, left_out, private_kafka, private_rabbitmq, private_redis, rabbitmq_url, redis_url};
 pub use database::TestDb;
 pub use platform::TestPlatform;
 pub use proxy::Proxy;
