@@ -14,7 +14,7 @@ use crate::install;
 use crate::workspace::Workspace;
 
 /// Names services to do without, separated by commas.
-const WITHOUT: &str = "ONCEWARD_WITHOUT";
+pub(super) const WITHOUT: &str = "ONCEWARD_WITHOUT";
 
 /// The services of one workspace.
 pub(super) struct Fleet {
