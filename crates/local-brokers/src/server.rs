@@ -49,8 +49,8 @@ impl<B: Broker> Server<B> {
             Record::remove(&folder)?;
         }
         let place = Place { ports: ports::reserve(B::PORTS, &lock)?, password: files::password(&folder)?, folder };
-        programs.prepare(&place)?;
         let mut server = Server { programs: programs.clone(), place, processes: None, lock, temporary };
+        server.programs.prepare(&server.place)?;
         match server.launch() {
             Ok(()) => Ok(server),
             Err(error) => {
