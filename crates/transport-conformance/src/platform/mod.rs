@@ -27,6 +27,16 @@ mod store;
 pub trait PlatformLab: Send + Sync {
     /// Where the bus is; none is PostgreSQL itself.
     fn bus_url(&self) -> Option<String>;
+
+    /// Whether this run does without the bus, having said so. `bus_url` is not asked for then.
+    fn left_out(&self) -> bool {
+        false
+    }
+}
+
+#[doc(hidden)]
+pub fn is_left_out(lab: &dyn PlatformLab) -> bool {
+    lab.left_out()
 }
 
 /// Writes one test for each case. The lab's expression is evaluated in each of them, and may `await`.

@@ -11,15 +11,20 @@ use onceward::{
     envelope::ENVELOPE_SCHEMA_VERSION,
     outbox,
     runtime::Running,
-    transport::{Broker, Delivery, Parcel, Verdict, wire},
+    transport::{Broker, BrokerError, Delivery, Parcel, Verdict, wire},
 };
 use onceward_testkit::{PATIENCE, TestPlatform, eventually};
 use serde_json::{Map, Value};
-use std::{sync::Arc, time::Duration};
-use tokio::time::timeout;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tokio::time::{sleep, timeout};
 use tokio_postgres::Client;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
+
+const PAUSE: Duration = Duration::from_millis(20);
 
 pub(super) struct Stage {
     pub(super) platform: TestPlatform,
@@ -89,7 +94,15 @@ impl Stage {
 
     /// Waits until nothing waits in the database. On an external bus something may still be on its way.
     pub(super) async fn drained(&self) {
-        eventually("nothing waits", || async { (store::waiting(&self.owner).await == 0).then_some(()) }).await;
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let waiting = store::waiting(&self.owner).await;
+            if waiting.is_empty() {
+                return;
+            }
+            assert!(Instant::now() < until, "still waiting: {waiting}");
+            sleep(PAUSE).await;
+        }
     }
 
     /// Waits until there are `count` dead letters.
@@ -111,7 +124,15 @@ impl Stage {
     /// The external bus with the topology on it, as another program would use it.
     pub(super) async fn broker(&self) -> Arc<dyn Broker> {
         let broker = self.platform.broker();
-        timeout(PATIENCE, broker.declare()).await.expect("it answers in time").expect("the topology can be declared");
+        // The relay declares at the same moment, so the first answers may be from a server in the middle of it.
+        eventually("the topology is declared", || async {
+            match broker.declare().await {
+                Ok(_) => Some(()),
+                Err(BrokerError::Unavailable(_)) => None,
+                Err(error) => panic!("the topology cannot be declared: {error}"),
+            }
+        })
+        .await;
         broker
     }
 

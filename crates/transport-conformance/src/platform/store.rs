@@ -110,11 +110,13 @@ pub(super) async fn depth(owner: &Client, queue: &str) -> i64 {
     owner.query_one(sql, &[&queue]).await.expect("such a queue").get(0)
 }
 
-/// Everything that waits anywhere: in the outbox, in a queue, for a retry.
-pub(super) async fn waiting(owner: &Client) -> i64 {
-    let sql = "SELECT (SELECT coalesce(sum(depth), 0) FROM onceward.queue_stats(10000))::bigint
-                    + (SELECT count(*) FROM onceward.deferred)";
-    owner.query_one(sql, &[]).await.expect("a count").get(0)
+/// What waits anywhere: in the outbox, in a queue, for a retry. Empty if nothing does.
+pub(super) async fn waiting(owner: &Client) -> String {
+    let sql = "SELECT coalesce(string_agg(what, ', '), '') FROM (
+                   SELECT depth || ' in ' || queue AS what FROM onceward.queue_stats(10000) WHERE depth > 0
+                   UNION ALL
+                   SELECT concat_ws(' ', state, message->'payload'->>'name', last_error) FROM onceward.deferred) x";
+    owner.query_one(sql, &[]).await.expect("an answer").get(0)
 }
 
 /// Messages that wait for a retry.

@@ -5,6 +5,7 @@ use super::{
     reader::texts,
     stand::{Stand, left_out},
 };
+use futures_util::future::join_all;
 use onceward_topology::{Exchange, Queue, Topology};
 use onceward_transport::{Address, BrokerConfig, BrokerError};
 
@@ -39,6 +40,36 @@ pub async fn declaring_twice_makes_nothing_more_and_leaves_no_difference(lab: &d
         let differences = stand.soon("check", stand.broker.check()).await.expect("the broker answers");
         assert_eq!(differences, []);
     }
+}
+
+/// Processes that start together declare together, and the quickest publishes before the slowest is done.
+pub async fn processes_that_declare_at_once_lose_nothing(lab: &dyn Lab) {
+    const PROCESSES: u32 = 4;
+    let first = Stand::bare(lab, simple(), BrokerConfig::new(Address::Url(lab.url())));
+    let starting = (0..PROCESSES).map(|process| {
+        let stand = first.elsewhere();
+        async move {
+            stand
+                .eventually("declared", || async {
+                    match stand.soon("declare", stand.broker.declare()).await {
+                        Ok(_) => Some(()),
+                        Err(BrokerError::Unavailable(_)) => None,
+                        Err(error) => panic!("it cannot be declared: {error}"),
+                    }
+                })
+                .await;
+            let bodies = (0..5).map(|n| process * 5 + n);
+            let parcels = bodies.map(|n| stand.parcel("events", "a", &format!("key-{process}"), n.to_string()));
+            stand.send(parcels.collect()).await;
+        }
+    });
+    join_all(starting).await;
+    let differences = first.soon("check", first.broker.check()).await.expect("the broker answers");
+    assert_eq!(differences, []);
+    let mut numbers: Vec<u32> =
+        first.reader("work").await.bodies(20).await.iter().map(|body| body.parse().expect("a number")).collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, (0..20).collect::<Vec<_>>());
 }
 
 /// See the name.

@@ -42,10 +42,20 @@ pub trait Lab: Send + Sync {
         true
     }
 
+    /// Whether this run does without the server, having said so. `url` is not asked for then.
+    fn left_out(&self) -> bool {
+        false
+    }
+
     /// How long a case waits before it fails.
     fn patience(&self) -> Duration {
         PATIENCE
     }
+}
+
+#[doc(hidden)]
+pub fn is_left_out(lab: &dyn Lab) -> bool {
+    lab.left_out()
 }
 
 /// Writes one test for each case. The lab's expression is evaluated in each of them, and may `await`.
@@ -55,6 +65,7 @@ macro_rules! wire_suite {
         $crate::cases! { $lab;
             wire::declaring:
                 declaring_twice_makes_nothing_more_and_leaves_no_difference,
+                processes_that_declare_at_once_lose_nothing,
                 check_tells_what_is_missing_and_makes_nothing,
                 a_queue_gets_what_is_published_after_it_was_declared,
                 opening_a_queue_that_is_missing_says_so,

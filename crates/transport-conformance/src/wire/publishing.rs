@@ -59,7 +59,8 @@ pub async fn a_message_for_an_exchange_that_is_missing_is_not_accepted(lab: &dyn
         return left_out("it does not refuse what no queue takes");
     }
     // With a queue that is missing as well, since not every bus has exchanges.
-    let absent = simple().exchange(Exchange::topic("absent")).queue(Queue::work("absent")).bind("absent", "#", "absent");
+    let absent =
+        simple().exchange(Exchange::topic("absent")).queue(Queue::work("absent")).bind("absent", "#", "absent");
     let grown = stand.grown(absent);
     let parcel = grown.parcel("absent", "a", "key", "lost");
     assert!(parcel.expected);

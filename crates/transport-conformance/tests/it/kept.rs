@@ -6,6 +6,7 @@ use onceward_transport_conformance::cases;
 cases! { MemoryLab::good();
     wire::declaring:
         declaring_twice_makes_nothing_more_and_leaves_no_difference,
+        processes_that_declare_at_once_lose_nothing,
         check_tells_what_is_missing_and_makes_nothing,
         a_queue_gets_what_is_published_after_it_was_declared,
         opening_a_queue_that_is_missing_says_so,

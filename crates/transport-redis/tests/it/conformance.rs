@@ -1,6 +1,6 @@
 //! What every bus passes.
 
-use onceward_testkit::redis_url;
+use onceward_testkit::{left_out, redis_url};
 use onceward_topology::Topology;
 use onceward_transport::{Broker, BrokerConfig};
 use onceward_transport_conformance::wire::Lab;
@@ -16,6 +16,10 @@ impl Lab for RedisLab {
 
     fn broker(&self, config: BrokerConfig, topology: Topology) -> Arc<dyn Broker> {
         Arc::new(RedisBroker::new(config, topology))
+    }
+
+    fn left_out(&self) -> bool {
+        left_out("redis")
     }
 }
 
