@@ -25,7 +25,7 @@ pub use migrate::{Migration, Migrations};
 pub use pool::{Db, PoolStatus};
 pub use requirements::RequiredTable;
 pub use scope::Scope;
-pub use tokio_postgres::{Row, types::ToSql};
+pub use tokio_postgres::{Client, Row, SimpleQueryMessage, types::ToSql};
 pub use tx::{Savepoint, Tx};
 
 /// The role every application connection assumes; owns nothing and bypasses nothing.

@@ -59,6 +59,11 @@ impl Timetable {
         Ok(timetable)
     }
 
+    /// The schedule's name.
+    pub fn name(&self) -> &str {
+        &self.schedule.name
+    }
+
     /// The first tick after `time`.
     pub fn next_after(&self, time: Timestamp) -> Result<Timestamp, ScheduleError> {
         let zoned: Zoned = time.to_zoned(self.zone.clone());

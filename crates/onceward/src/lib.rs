@@ -10,6 +10,7 @@ pub mod broker;
 pub mod bus_counts;
 pub mod cli;
 pub mod config;
+pub mod doctor;
 pub mod embedded;
 pub mod outbox_report;
 pub mod outbox_status;
@@ -17,7 +18,9 @@ mod platform;
 pub mod runtime;
 mod service;
 mod store;
+pub mod story;
 pub mod telemetry;
+pub mod topology_state;
 
 pub use config::Config;
 pub use onceward_db::{self as db, Db, DbConfig, DbError, Migration, Migrations, RequiredTable, Row, Scope, Tx};

@@ -87,10 +87,16 @@ impl Platform {
         required
     }
 
+    /// Every migration, in the order of the schemas.
+    pub fn migrations(&self) -> Vec<Migrations> {
+        let mut all = vec![onceward_transport_postgres::MIGRATIONS, onceward_web::MIGRATIONS];
+        all.extend(self.services.iter().filter_map(|service| service.migrations));
+        all
+    }
+
     /// Applies what is missing and declares the topology; messages go over `bus` from now on. Gives the steps applied.
     pub async fn migrate(&self, config: &DbConfig, bus: BusKind) -> Result<Vec<String>, TransportError> {
-        let mut all: Vec<Migrations> = vec![onceward_transport_postgres::MIGRATIONS, onceward_web::MIGRATIONS];
-        all.extend(self.services.iter().filter_map(|service| service.migrations));
+        let all = self.migrations();
         let mut applied = migrate::migrate(config, &all).await.map_err(|error: DbError| TransportError::from(error))?;
         if declare::declare(config, &self.topology, bus).await? {
             applied.push("topology declared".into());

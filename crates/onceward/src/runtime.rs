@@ -12,7 +12,7 @@ use onceward_messaging::{
     schedule,
 };
 use onceward_transport::Broker;
-use onceward_transport_postgres::{PostgresTransport, retention, routes::OUTBOX, stats};
+use onceward_transport_postgres::{PostgresTransport, history, retention, routes::OUTBOX, stats};
 use onceward_web::{AppState, Authenticator, MetricsHandle, Readiness, build_router, idempotency, install_recorder};
 use std::{sync::Arc, time::Duration};
 use tokio::{net::TcpListener, task::JoinSet};
@@ -194,6 +194,10 @@ async fn sweep(db: Db, keep: retention::Retention, every: Duration, stop: Cancel
         match retention::sweep(&db, keep).await {
             Ok(swept) => tracing::debug!(?swept, "cleared away what is old"),
             Err(error) => tracing::warn!(%error, "could not clear away what is old; trying again"),
+        }
+        match history::keep_searchable(&db, history::SETTLED_S).await {
+            Ok(indexed) => tracing::debug!(?indexed, "the log is searchable"),
+            Err(error) => tracing::warn!(%error, "could not keep the log searchable; trying again"),
         }
         if let Err(error) = idempotency::forget_expired(&db, EXPIRED_KEYS_AT_ONCE).await {
             tracing::warn!(%error, "could not forget expired idempotency keys; trying again");

@@ -1,6 +1,7 @@
 //! The command line: `up`, `serve`, `migrate`, `topology`, `token`, `tenant`, `queues`.
 
 mod dlq;
+mod doctor;
 mod duration;
 mod outbox;
 mod queues;
@@ -8,6 +9,7 @@ mod serve;
 mod tenant;
 mod token;
 mod topology;
+mod trace;
 mod up;
 
 use crate::{Config, Platform, Service, telemetry};
@@ -31,7 +33,7 @@ pub enum Command {
     Serve(serve::Args),
     /// Apply migrations and declare the topology
     Migrate(serve::MigrateArgs),
-    /// Show the declared exchanges, queues and bindings
+    /// Show the declared exchanges, queues and bindings, make them, and tell what differs
     #[command(subcommand)]
     Topology(topology::Command),
     /// Issue tokens for the local key
@@ -48,6 +50,15 @@ pub enum Command {
     /// Look at what waits for an external bus, and offer it again
     #[command(subcommand)]
     Outbox(outbox::Command),
+    /// Tell the story of a request: its messages, what became of each, and what caused what
+    ///
+    /// Ends with 0 when something was found, with 1 when nothing was. When a message was handled is not written down
+    /// anywhere, so no time is given for it.
+    Trace(trace::Args),
+    /// Look for what is wrong with the database, the queues and the bus, and say what to do
+    ///
+    /// Changes nothing. Ends with 0 when there are no findings, with 1 when there are.
+    Doctor(doctor::Args),
 }
 
 #[derive(Debug, Parser)]
@@ -93,12 +104,14 @@ async fn dispatch(platform: Platform, config: Config, command: Command) -> anyho
         Command::Up(args) => up::run(platform, config, args).await,
         Command::Serve(args) => serve::run(platform, config, args).await,
         Command::Migrate(args) => serve::migrate(platform, config, args).await,
-        Command::Topology(command) => topology::run(&platform, command),
+        Command::Topology(command) => topology::run(&platform, &config, command).await,
         Command::Token(command) => token::run(&platform, &config, command),
         Command::Tenant(command) => tenant::run(&config, command).await,
         Command::Queues(args) => queues::run(&platform, &config, args).await,
         Command::Dlq(command) => dlq::run(&platform, &config, command).await,
         Command::Outbox(command) => outbox::run(&platform, &config, command).await,
+        Command::Trace(args) => trace::run(&platform, &config, args).await,
+        Command::Doctor(args) => doctor::run(&platform, &config, args).await,
     }
 }
 

@@ -11,6 +11,8 @@ const COMMANDS: &[&[&str]] = &[
     &["migrate"],
     &["topology"],
     &["topology", "print"],
+    &["topology", "declare"],
+    &["topology", "check"],
     &["token"],
     &["token", "issue"],
     &["tenant"],
@@ -28,6 +30,8 @@ const COMMANDS: &[&[&str]] = &[
     &["outbox"],
     &["outbox", "status"],
     &["outbox", "retry"],
+    &["trace"],
+    &["doctor"],
     &["bench"],
 ];
 

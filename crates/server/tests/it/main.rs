@@ -2,11 +2,14 @@
 
 mod commands;
 mod dlq;
+mod doctor;
 mod health;
 mod letters;
 mod outbox;
 mod settings;
 mod support;
 mod telemetry;
+mod topology;
+mod trace;
 mod up;
 mod up_again;
