@@ -16,6 +16,9 @@ use tokio::runtime::Handle;
 /// Any number of questions together. Each has its own, shorter time.
 const ALTOGETHER: Duration = Duration::from_secs(60);
 
+const ASK_AGAIN: Duration = Duration::from_millis(50);
+const NOT_LONG: Duration = Duration::from_secs(1);
+
 /// A client that asks and makes. Everything blocks.
 pub(crate) struct Admin {
     client: Held<AdminClient<Voice>>,
@@ -94,7 +97,7 @@ impl Admin {
 
     /// Makes a topic. `false`: somebody else just did.
     pub(crate) fn make(&self, topic: &NewTopic<'_>) -> Result<bool, BrokerError> {
-        let options = self.options().operation_timeout(Some(self.limit));
+        let options = AdminOptions::new().request_timeout(Some(self.limit)).operation_timeout(Some(self.limit));
         let made = Handle::current().block_on(self.client.create_topics([topic], &options));
         let made = made.map_err(|error| self.lost("making a topic", error))?;
         match made.into_iter().next() {
@@ -105,29 +108,46 @@ impl Admin {
             Some(Err((name, code))) => Err(BrokerError::Misconfigured(format!(
                 "the topic \"{name}\" cannot be made: {code}; make it yourself, or allow us to"
             ))),
-            Some(Ok(_)) | None => Ok(true),
+            Some(Ok(name)) => self.wait_for(&name).map(|()| true),
+            None => Ok(true),
         }
+    }
+
+    /// A topic that was made is known a little later.
+    fn wait_for(&self, topic: &str) -> Result<(), BrokerError> {
+        let until = Until::in_time(self.limit);
+        while self.partitions(topic)?.is_none() {
+            if until.is_over() {
+                return Err(unavailable("making a topic", format_args!("\"{topic}\" was made and is not known yet")));
+            }
+            std::thread::sleep(ASK_AGAIN);
+        }
+        Ok(())
     }
 
     /// The settings of a topic; none if we may not ask.
     pub(crate) fn topic_settings(&self, topic: &str) -> Result<HashMap<String, String>, BrokerError> {
-        self.settings(&ResourceSpecifier::Topic(topic))
+        self.settings(&ResourceSpecifier::Topic(topic), self.limit)
+    }
+
+    /// The largest record that a topic takes; `None` if we may not ask. Nothing depends on the answer, so it is not
+    /// waited for long.
+    pub(crate) fn largest_record(&self, topic: &str) -> Option<usize> {
+        let settings = self.settings(&ResourceSpecifier::Topic(topic), self.limit.min(NOT_LONG)).ok()?;
+        settings.get("max.message.bytes")?.parse().ok()
     }
 
     /// The settings of a server; none if we may not ask.
     pub(crate) fn server_settings(&self, server: i32) -> Result<HashMap<String, String>, BrokerError> {
-        self.settings(&ResourceSpecifier::Broker(server))
+        self.settings(&ResourceSpecifier::Broker(server), self.limit)
     }
 
-    fn settings(&self, of: &ResourceSpecifier<'_>) -> Result<HashMap<String, String>, BrokerError> {
-        let described = Handle::current().block_on(self.client.describe_configs([of], &self.options()));
+    fn settings(&self, of: &ResourceSpecifier<'_>, limit: Duration) -> Result<HashMap<String, String>, BrokerError> {
+        let options = AdminOptions::new().request_timeout(Some(limit));
+        let described = Handle::current().block_on(self.client.describe_configs([of], &options));
         let described = described.map_err(|error| self.lost("asking for settings", error))?;
         let entries = described.into_iter().flatten().flat_map(|resource| resource.entries);
         Ok(entries.filter_map(|entry| Some((entry.name, entry.value?))).collect())
-    }
-
-    fn options(&self) -> AdminOptions {
-        AdminOptions::new().request_timeout(Some(self.limit))
     }
 
     fn lost(&self, what: &str, error: KafkaError) -> BrokerError {

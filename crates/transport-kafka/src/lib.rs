@@ -24,7 +24,7 @@
 //! - *Delivery limits, priorities and times to live* are the database's business.
 //! - A message by another program, without our headers, reaches every queue of its topic.
 //!
-//! The URL is described in [`url`]. Reading order: [`publish`], [`receive`] and [`group`], [`births`], [`declare`].
+//! The URL is described in [`url`]. Reading order: [`publish`] and [`publisher`], [`receive`] and [`group`], [`births`], [`declare`].
 
 mod admin;
 mod advise;
@@ -37,6 +37,7 @@ mod declare;
 mod group;
 mod hand;
 mod publish;
+mod publisher;
 mod receive;
 mod url;
 mod waiting;
@@ -61,7 +62,7 @@ const TOPIC_BYTES: usize = MAX_BODY_BYTES + (1 << 20);
 pub struct KafkaBroker {
     config: BrokerConfig,
     topology: Topology,
-    publisher: Mutex<Option<Arc<publish::Publisher>>>,
+    publisher: Mutex<Option<Arc<publisher::Publisher>>>,
     admin: Mutex<Option<Arc<admin::Admin>>>,
     /// Clients that have not ended yet.
     open: TaskTracker,

@@ -1,0 +1,160 @@
+//! What the broker says of parcels, and what becomes of their order.
+
+use crate::{
+    mock::{self, Mock},
+    support::{
+        admin, bodies, broker, by_key, declared, events, first_times, make_topic, noise, numbers, open, parcel, send,
+        server_url, simple, take, texts, unique,
+    },
+};
+use onceward_transport::{Broker, BrokerError, Parcel, Verdict, wire};
+use rdkafka::{
+    admin::{AdminOptions, AlterConfig, ResourceSpecifier},
+    types::{RDKafkaApiKey, RDKafkaRespErr},
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_keys_published_at_once_each_keep_their_order() {
+    let queue = unique("keys");
+    let broker = declared(&simple(&queue)).await;
+    let publishing = async {
+        let batch = |publisher: u32, first: u32| -> Vec<Parcel> {
+            let keys = (0..200).filter(move |key| key % 4 == publisher);
+            (first..first + 5)
+                .flat_map(|n| keys.clone().map(move |key| (key, n)))
+                .map(|(key, n)| parcel(&events(&queue), "a", &format!("key-{key}"), format!("{key} {n}")))
+                .collect()
+        };
+        let publisher = |publisher| {
+            let (broker, batch) = (&broker, &batch);
+            async move {
+                for first in (0..20).step_by(5) {
+                    send(broker, batch(publisher, first)).await;
+                }
+            }
+        };
+        tokio::join!(publisher(0), publisher(1), publisher(2), publisher(3))
+    };
+    let reading = async {
+        let (mut receiver, mut landed) = (open(&broker, &queue).await, Vec::new());
+        for _ in 0..40 {
+            landed.extend(bodies(&mut receiver, 100).await);
+            receiver.accept().await.expect("accepted");
+        }
+        landed
+    };
+    let (_, landed) = tokio::join!(publishing, reading);
+    let keys = by_key(&landed);
+    assert_eq!(keys.len(), 200);
+    assert!(keys.values().all(|numbers| *numbers == (0..20).collect::<Vec<_>>()), "{keys:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_empty_unicode_or_large_comes_as_it_was() {
+    let queue = unique("bodies");
+    let broker = declared(&simple(&queue)).await;
+    let large = noise(5 << 20, 1);
+    let sent: Vec<Parcel> = [vec![], "größe 数量 🦀 \0".into(), vec![0xff], large, vec![]]
+        .into_iter()
+        .map(|body| {
+            let mut parcel = parcel(&events(&queue), "a", "schlüssel 🔑", body);
+            parcel.headers.push(("x-größe".to_owned(), "\0\u{202e}🦀".to_owned()));
+            parcel
+        })
+        .collect();
+    send(&broker, sent.clone()).await;
+    let mut receiver = open(&broker, &queue).await;
+    for (sent, came) in sent.iter().zip(take(&mut receiver, sent.len()).await) {
+        assert!(sent.body == came.body, "{} bytes came as {} others", sent.body.len(), came.body.len());
+        assert_eq!(came.headers, sent.headers);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_topic_refuses_its_messages_until_it_is_declared() {
+    if mock::leaves_out("it makes topics itself") {
+        return;
+    }
+    let (queue, absent) = (unique("here"), unique("absent"));
+    let here = declared(&simple(&queue)).await;
+    let mut parcels = numbers(&queue, 0..2);
+    parcels.insert(1, parcel(&events(&absent), "a", "key", "lost"));
+    parcels.push(parcel("not a/topic", "a", "key", "lost"));
+    let verdicts = here.publish(parcels).await.expect("it answers");
+    assert!(
+        matches!(&verdicts[..], [Verdict::Accepted, Verdict::Refused(why), Verdict::Accepted, Verdict::Refused(_)]
+            if why.contains(&events(&absent)) && why.contains("topology declare")),
+        "{verdicts:?}"
+    );
+    assert_eq!(bodies(&mut open(&here, &queue).await, 2).await, texts(0..2));
+
+    declared(&simple(&absent)).await;
+    send(&here, vec![parcel(&events(&absent), "a", "key", "found")]).await;
+}
+
+/// The topic was made by somebody else, with less room than we think; then it gets even less, and nobody tells us.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_too_large_for_its_topic_is_refused_and_the_others_keep_their_order() {
+    if mock::leaves_out("its topics take anything") {
+        return;
+    }
+    let (queue, url) = (unique("narrow"), server_url().await);
+    make_topic(&url, &events(&queue), 1, &[("max.message.bytes", "2000000")]).await;
+    let broker = declared(&simple(&queue)).await;
+    let with_large = |first: u32, bytes: usize| {
+        let mut parcels = numbers(&queue, first..first + 300);
+        for at in [100, 101, 200] {
+            parcels.insert(at, parcel(&events(&queue), "a", "key", noise(bytes, at as u64)));
+        }
+        parcels
+    };
+    let refused = |verdicts: &[Verdict]| -> Vec<usize> {
+        let refused = |at: &usize| matches!(&verdicts[*at], Verdict::Refused(why) if why.contains("max.message.bytes"));
+        (0..verdicts.len()).filter(refused).collect()
+    };
+    let verdicts = broker.publish(with_large(0, 2_000_000)).await.expect("it answers");
+    assert_eq!(refused(&verdicts), [100, 101, 200]);
+    let topic = events(&queue);
+    let less = AlterConfig::new(ResourceSpecifier::Topic(&topic)).set("max.message.bytes", "1100000");
+    admin(&url).alter_configs([&less], &AdminOptions::new()).await.expect("it answers")[0].as_ref().expect("altered");
+    let verdicts = broker.publish(with_large(300, 1_500_000)).await.expect("it answers");
+    assert_eq!(refused(&verdicts), [100, 101, 200]);
+    assert_eq!(verdicts.iter().filter(|verdict| **verdict == Verdict::Accepted).count(), 300);
+    assert_eq!(first_times(&broker, &queue, "599").await, texts(0..600));
+}
+
+/// Whatever goes wrong on the server's side, the batch is published again, and nothing of it arrives before what was before it.
+#[tokio::test(flavor = "multi_thread")]
+async fn after_an_error_in_the_middle_the_same_broker_publishes_in_order() {
+    use RDKafkaRespErr::*;
+    let errors = [
+        RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED,
+        RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED,
+        RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER,
+        RD_KAFKA_RESP_ERR_UNSUPPORTED_VERSION,
+    ];
+    for error in errors {
+        let (mock, queue) = (tokio::task::spawn_blocking(Mock::start).await.expect("a cluster"), unique("error"));
+        let topology = simple(&queue);
+        mock.make_topics(&topology);
+        let broker = broker(mock.url(), &topology);
+        broker.declare().await.expect("it can be declared");
+        send(&broker, numbers(&queue, 0..10)).await;
+        mock.answer(RDKafkaApiKey::Produce, &[error]);
+        let failed = broker.publish(numbers(&queue, 10..400)).await;
+        assert!(matches!(failed, Err(BrokerError::Unavailable(_))), "{error:?}: {failed:?}");
+        send(&broker, numbers(&queue, 10..400)).await;
+        assert_eq!(first_times(&broker, &queue, "399").await, texts(0..400), "{error:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_without_a_key_arrives_without_one() {
+    let queue = unique("keyless");
+    let broker = declared(&simple(&queue)).await;
+    let keyless = Parcel { ordering_key: None, headers: Vec::new(), ..parcel(&events(&queue), "a", "", "free") };
+    send(&broker, vec![keyless]).await;
+    let came = take(&mut open(&broker, &queue).await, 1).await.remove(0);
+    assert_eq!(came.header(wire::ORDERING_KEY), None);
+    assert_eq!(came.header(wire::TOPIC), Some(format!("{}:", events(&queue)).as_str()));
+}

@@ -1,0 +1,186 @@
+//! A topology of one's own on a server, and a way past the bus to look at it.
+
+use crate::mock;
+use bytes::Bytes;
+use onceward_testkit::{PATIENCE, kafka_url};
+use onceward_topology::{Exchange, Queue, Topic, Topology};
+use onceward_transport::{
+    Address, Arrival, Broker, BrokerConfig, BrokerError, Parcel, Reading, Receiver, Verdict, wire,
+};
+use onceward_transport_kafka::KafkaBroker;
+use rdkafka::{
+    ClientConfig,
+    admin::{AdminClient, AdminOptions, NewTopic, TopicReplication},
+    client::DefaultClientContext,
+};
+use std::{
+    collections::{BTreeMap, HashSet},
+    time::{Duration, Instant},
+};
+use uuid::Uuid;
+
+/// How long one look at a queue lasts.
+pub const LOOK: Duration = Duration::from_secs(1);
+pub const PREFETCH: usize = 200;
+
+/// The shared server; starting it blocks.
+pub async fn server_url() -> String {
+    let url = || mock::in_place_of_a_server().map_or_else(kafka_url, |mock| mock.url().to_owned());
+    tokio::task::spawn_blocking(url).await.expect("a server")
+}
+
+/// Names that nobody else uses.
+pub fn unique(name: &str) -> String {
+    format!("{name}-{}", Uuid::now_v7().simple())
+}
+
+/// An exchange `<name>.events` with one queue `<name>`, which gets everything.
+pub fn simple(name: &str) -> Topology {
+    Topology::new().exchange(Exchange::topic(events(name))).queue(Queue::work(name)).bind(events(name), "#", name)
+}
+
+pub fn events(name: &str) -> String {
+    format!("{name}.events")
+}
+
+/// Settings that notice soon.
+pub fn impatient(url: &str) -> BrokerConfig {
+    BrokerConfig {
+        connect_timeout: Duration::from_secs(2),
+        heartbeat: Duration::from_secs(2),
+        publish_timeout: Duration::from_secs(3),
+        ..BrokerConfig::new(Address::Url(url.to_owned()))
+    }
+}
+
+pub fn broker(url: &str, topology: &Topology) -> KafkaBroker {
+    KafkaBroker::new(BrokerConfig::new(Address::Url(url.to_owned())), topology.clone())
+}
+
+/// A topology on the shared server that is declared.
+pub async fn declared(topology: &Topology) -> KafkaBroker {
+    if let Some(mock) = mock::in_place_of_a_server() {
+        mock.make_topics(topology);
+    }
+    let broker = broker(&server_url().await, topology);
+    broker.declare().await.expect("it can be declared");
+    broker
+}
+
+pub fn parcel(exchange: &str, routing_key: &str, ordering_key: &str, body: impl Into<Bytes>) -> Parcel {
+    let topic = Topic::new(exchange, routing_key);
+    let headers = [(wire::TOPIC, topic.to_string()), (wire::ORDERING_KEY, ordering_key.to_owned())];
+    Parcel {
+        id: Uuid::now_v7(),
+        topic,
+        ordering_key: Some(ordering_key.to_owned()),
+        priority: 0,
+        headers: headers.map(|(name, value)| (name.to_owned(), value)).to_vec(),
+        body: body.into(),
+        expected: true,
+    }
+}
+
+/// Messages of one key for a queue made by [`simple`], whose bodies are these numbers.
+pub fn numbers(queue: &str, numbers: impl IntoIterator<Item = u32>) -> Vec<Parcel> {
+    numbers.into_iter().map(|n| parcel(&events(queue), "a", "key", n.to_string())).collect()
+}
+
+/// Publishes what the broker has no reason to refuse.
+pub async fn send(broker: &KafkaBroker, parcels: Vec<Parcel>) {
+    let count = parcels.len();
+    assert_eq!(broker.publish(parcels).await.expect("it answers"), vec![Verdict::Accepted; count]);
+}
+
+/// Publishes until the broker answers, as the relay does.
+pub async fn send_in_spite(broker: &KafkaBroker, parcels: &[Parcel]) {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match broker.publish(parcels.to_vec()).await {
+            Ok(verdicts) => return assert_eq!(verdicts, vec![Verdict::Accepted; parcels.len()]),
+            Err(BrokerError::Unavailable(why)) => assert!(Instant::now() < until, "it never came back: {why}"),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+pub async fn open(broker: &KafkaBroker, queue: &str) -> Box<dyn Receiver> {
+    let reading = Reading { queue: queue.to_owned(), exclusive: true, prefetch: PREFETCH };
+    broker.open(reading).await.expect("it can be opened")
+}
+
+pub fn text(arrival: &Arrival) -> String {
+    String::from_utf8(arrival.body.to_vec()).expect("bodies are text")
+}
+
+/// The next `count` messages, not accepted.
+pub async fn take(receiver: &mut Box<dyn Receiver>, count: usize) -> Vec<Arrival> {
+    let (mut taken, until) = (Vec::new(), Instant::now() + PATIENCE);
+    while taken.len() < count {
+        assert!(Instant::now() < until, "{} of {count} came", taken.len());
+        taken.extend(receiver.receive(count - taken.len(), LOOK).await.expect("it can be read"));
+    }
+    taken
+}
+
+pub async fn bodies(receiver: &mut Box<dyn Receiver>, count: usize) -> Vec<String> {
+    take(receiver, count).await.iter().map(text).collect()
+}
+
+pub fn texts(numbers: impl IntoIterator<Item = u32>) -> Vec<String> {
+    numbers.into_iter().map(|n| n.to_string()).collect()
+}
+
+/// Reads a queue until `last` has come. Gives each body where it came first: what the database keeps of them.
+pub async fn first_times(broker: &KafkaBroker, queue: &str, last: &str) -> Vec<String> {
+    let (mut receiver, mut landed) = (open(broker, queue).await, Vec::new());
+    let until = Instant::now() + PATIENCE;
+    while !landed.iter().any(|body| body == last) {
+        assert!(Instant::now() < until, "{landed:?}");
+        landed.extend(receiver.receive(100, LOOK).await.expect("it can be read").iter().map(text));
+        receiver.accept().await.expect("accepted");
+    }
+    let mut seen = HashSet::new();
+    landed.retain(|body| seen.insert(body.clone()));
+    landed
+}
+
+/// Bytes that cannot be compressed.
+pub fn noise(bytes: usize, seed: u64) -> Vec<u8> {
+    let step = |state: &mut u64| {
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        Some(*state as u8)
+    };
+    std::iter::repeat(()).scan(seed, |state, ()| step(state)).take(bytes).collect()
+}
+
+/// Bodies `<key> <number>` by key, each where it came first: what the database keeps of them.
+pub fn by_key<'a>(bodies: impl IntoIterator<Item = &'a String>) -> BTreeMap<String, Vec<u32>> {
+    let (mut seen, mut keys) = (HashSet::new(), BTreeMap::<String, Vec<u32>>::new());
+    for body in bodies.into_iter().filter(|body| seen.insert(*body)) {
+        let (key, number) = body.split_once(' ').expect("a key and a number");
+        keys.entry(key.to_owned()).or_default().push(number.parse().expect("a number"));
+    }
+    keys
+}
+
+/// A client that knows nothing of us.
+pub fn client(url: &str) -> ClientConfig {
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", url.trim_start_matches("kafka://"));
+    config
+}
+
+pub fn admin(url: &str) -> AdminClient<DefaultClientContext> {
+    client(url).create().expect("a client")
+}
+
+/// A topic as somebody else makes it.
+pub async fn make_topic(url: &str, name: &str, partitions: i32, settings: &[(&str, &str)]) {
+    let new = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
+    let new = settings.iter().fold(new, |new, (name, value)| new.set(name, value));
+    let made = admin(url).create_topics([&new], &AdminOptions::new()).await.expect("it answers");
+    assert_eq!(made, [Ok(name.to_owned())]);
+}
