@@ -53,7 +53,8 @@ async fn many_keys_published_at_once_each_keep_their_order() {
 async fn what_is_empty_unicode_or_large_comes_as_it_was() {
     let queue = unique("bodies");
     let broker = declared(&simple(&queue)).await;
-    let large = noise(5 << 20, 1);
+    // The stand-in forgets what a partition holds beyond 5 MiB.
+    let large = noise(if mock::in_place_of_a_server().is_some() { 1 } else { 8 } << 20, 1);
     let sent: Vec<Parcel> = [vec![], "größe 数量 🦀 \0".into(), vec![0xff], large, vec![]]
         .into_iter()
         .map(|body| {

@@ -180,6 +180,9 @@ async fn a_group_that_kafka_forgot_begins_where_its_queue_was_declared() {
 async fn readers_that_come_and_go_lose_nothing_and_keep_the_order() {
     const KEYS: u32 = 20;
     const EACH: u32 = 100;
+    if mock::leaves_out("its groups take seconds to change") {
+        return;
+    }
     let queue = unique("rebalance");
     let broker = declared(&simple(&queue)).await;
     let landed: Mutex<Vec<String>> = Mutex::default();
