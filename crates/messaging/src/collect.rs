@@ -105,7 +105,13 @@ impl Collector {
     /// What [`Collector::collect`] would do with the first messages of `queue`, which stay where they are.
     pub async fn rehearse(&self, queue: &str, operator: &Operator) -> Result<Report, TransportError> {
         let mut receiver = self.open(queue).await?;
-        let arrivals = receiver.receive(BATCH, LOOK).await?;
+        let mut arrivals = Vec::new();
+        while arrivals.len() < BATCH {
+            match receiver.receive(BATCH - arrivals.len(), LOOK).await? {
+                none if none.is_empty() => break,
+                some => arrivals.extend(some),
+            }
+        }
         let mut report = Report { more: arrivals.len() == BATCH, ..Report::default() };
         self.take_in(queue, arrivals, operator, true, &mut report).await?;
         receiver.give_back().await?;

@@ -89,18 +89,19 @@ async fn two_operators_at_once_put_each_letter_back_once() {
     let (probe, _calls, repair) = broken();
     let platform = running(one_lane(), consumer(probe)).await;
     let owner = platform.database().owner().await;
-    let ordered = (0..30).map(|n| job("acme", &format!("ordered {n}")).ordered_by(format!("k{}", n % 6)));
-    publish(platform.db(), "acme", ordered.chain((0..30).map(|n| job("acme", &format!("free {n}"))))).await;
+    // Without keys, so that no lane is locked and the letters themselves have to be.
+    publish(platform.db(), "acme", (0..60).map(|n| job("acme", &format!("job {n}")))).await;
     dead_letters(&owner, 60).await;
     repair.done();
     let ids = all_dead(platform.db()).await;
     let backwards: Vec<i64> = ids.iter().rev().copied().collect();
     // Both have to wait for a third one, so that they go on at the same moment.
+    let watcher = platform.database().owner().await;
     owner.batch_execute("BEGIN; SELECT FROM onceward.dead_letters FOR UPDATE").await.expect("all are locked");
     let let_go = async {
         let waiting =
             "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        eventually("both wait", || async { (count(&owner, waiting).await == 2).then_some(()) }).await;
+        eventually("both wait", || async { (count(&watcher, waiting).await == 2).then_some(()) }).await;
         owner.batch_execute("COMMIT").await.expect("they are let go");
     };
     let (one, other, ()) = tokio::join!(requeue(platform.db(), &ids), requeue(platform.db(), &backwards), let_go);
