@@ -38,7 +38,7 @@ async fn everything_wrong_in_the_values_is_said_at_once() {
         ("ONCEWARD_DATABASE_POOL_SIZE", "1"),
         ("ONCEWARD_HTTP_LISTEN", "here"),
         ("ONCEWARD_AUTH_SECRET", "short"),
-        ("BROKER_URL", "amqp://localhost"),
+        ("BROKER_URL", "ftp://localhost"),
     ];
     let refused = run(&["serve"], &variables).await;
     assert_eq!(refused.status.code(), Some(2));
