@@ -29,6 +29,7 @@ pub fn install(telemetry: &Telemetry) -> anyhow::Result<Exporter> {
     };
     // The driver logs every statement with its parameters, which are payloads; nobody can ask for that.
     let filter = filter.add_directive("tokio_postgres=warn".parse()?);
+    let filter = filter.add_directive(onceward_transport_rabbitmq::LOG_DIRECTIVE.parse()?);
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let lines = match telemetry.log_format {
         LogFormat::Json => lines.json().flatten_event(true).boxed(),

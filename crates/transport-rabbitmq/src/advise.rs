@@ -1,7 +1,10 @@
 //! What an operator should know about this server.
 
 use crate::{connection::Wire, link::Link};
-use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
+use lapin::{
+    BasicProperties,
+    options::{BasicPublishOptions, BasicQosOptions, ConfirmSelectOptions},
+};
 use onceward_transport::{BrokerError, without_credentials};
 use std::net::IpAddr;
 use uuid::Uuid;
@@ -28,10 +31,12 @@ pub(crate) async fn advise(link: &Link) -> Result<Vec<String>, BrokerError> {
                 .to_owned(),
         );
     }
+    wire.close().await;
     Ok(advice)
 }
 
-/// Publishes a message that no queue gets.
+/// Publishes a message that no queue gets. The first is taken in any case, and the broker's word that there must be
+/// no second comes with its answer or right behind it.
 async fn takes_messages(wire: &Wire) -> bool {
     let Ok(channel) = wire.channel().await else {
         return false;
@@ -40,9 +45,10 @@ async fn takes_messages(wire: &Wire) -> bool {
     let asking = async {
         channel.confirm_select(ConfirmSelectOptions::default()).await?;
         let options = BasicPublishOptions::default();
-        channel.basic_publish("".into(), nowhere.into(), options, &[], Default::default()).await?.await
+        channel.basic_publish("".into(), nowhere.into(), options, &[], BasicProperties::default()).await?.await?;
+        channel.basic_qos(0, BasicQosOptions::default()).await
     };
-    wire.ask(asking).await.is_ok()
+    wire.ask(asking).await.is_ok() && !wire.is_held_back()
 }
 
 fn is_this_machine(place: &str) -> bool {

@@ -10,6 +10,7 @@
 
 use crate::{
     connection::Wire,
+    locked,
     trouble::{NOT_FOUND, RESOURCE_LOCKED, Trouble},
 };
 use lapin::{
@@ -20,7 +21,7 @@ use lapin::{
 use onceward_transport::BrokerError;
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 use uuid::Uuid;
@@ -98,7 +99,7 @@ struct Ours {
 
 impl Ours {
     fn new(wire: &Arc<Wire>, queue: &str) -> Result<Self, BrokerError> {
-        let free = wire.reading.lock().unwrap_or_else(PoisonError::into_inner).insert(queue.to_owned());
+        let free = locked(&wire.reading).insert(queue.to_owned());
         if free {
             Ok(Self { wire: wire.clone(), queue: queue.to_owned() })
         } else {
@@ -109,7 +110,7 @@ impl Ours {
 
 impl Drop for Ours {
     fn drop(&mut self) {
-        self.wire.reading.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.queue);
+        locked(&self.wire.reading).remove(&self.queue);
     }
 }
 
@@ -120,7 +121,7 @@ pub(crate) struct Patience(Mutex<HashMap<String, Instant>>);
 impl Patience {
     /// Readers are in the way. `true`: for longer than `limit`, so that it is time to find out who they are.
     fn is_over(&self, queue: &str, limit: Duration) -> bool {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = locked(&self.0);
         let over = waiting.entry(queue.to_owned()).or_insert_with(Instant::now).elapsed() > limit;
         if over {
             waiting.remove(queue);
@@ -129,7 +130,7 @@ impl Patience {
     }
 
     fn reset(&self, queue: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(queue);
+        locked(&self.0).remove(queue);
     }
 }
 

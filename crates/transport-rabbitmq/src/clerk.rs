@@ -2,12 +2,13 @@
 
 use crate::{
     connection::Wire,
+    locked,
     shape::{Argument, Shape, Thing},
     trouble::{NOT_FOUND, PRECONDITION_FAILED, RESOURCE_LOCKED, Trouble},
 };
 use lapin::{
     Channel, ExchangeKind,
-    options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions},
+    options::{BasicQosOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions},
     types::FieldTable,
 };
 use onceward_topology::Binding;
@@ -65,6 +66,12 @@ impl Clerk {
             Err(trouble) if trouble.has_code(RESOURCE_LOCKED) => Ok(Some(Known::Locked)),
             Err(trouble) => Err(trouble.into()),
         }
+    }
+
+    /// Any question will do, so this is one that changes nothing.
+    pub(crate) async fn ping(&mut self) -> Result<(), BrokerError> {
+        let asked = self.ask(async move |channel| channel.basic_qos(0, BasicQosOptions::default()).await);
+        Ok(asked.await?)
     }
 
     /// Whether there is such a thing, and nothing is made if there is not.
@@ -127,12 +134,21 @@ impl Clerk {
     where
         F: Future<Output = lapin::Result<T>>,
     {
-        let channel = match self.channel.take() {
+        let spare = || locked(&self.wire.spare).take();
+        let channel = match self.channel.take().or_else(spare).filter(|channel| channel.status().connected()) {
             Some(channel) => channel,
             None => self.wire.channel().await?,
         };
         let answer = self.wire.ask(question(channel.clone())).await?;
         self.channel = Some(channel);
         Ok(answer)
+    }
+}
+
+impl Drop for Clerk {
+    fn drop(&mut self) {
+        if let Some(channel) = self.channel.take() {
+            *locked(&self.wire.spare) = Some(channel);
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! One connection to RabbitMQ. It ends for certain when nobody holds it any more.
 
-use crate::trouble::Trouble;
+use crate::{locked, trouble::Trouble};
 use async_compat::Compat;
+use futures_util::FutureExt;
 use lapin::{
     AsyncTcpStream, Channel, Connection, ConnectionProperties,
     tcp::TLSConfig,
@@ -12,7 +13,8 @@ use std::{
     collections::HashSet,
     io,
     net::{Shutdown, TcpStream},
-    sync::{Arc, Mutex, PoisonError},
+    ops::Deref,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 use tokio::time::timeout;
@@ -30,6 +32,8 @@ pub(crate) struct Wire {
     pub(crate) exchanges: Mutex<HashSet<String>>,
     /// Queues that are read exclusively over this very connection.
     pub(crate) reading: Mutex<HashSet<String>>,
+    /// A channel for the next who has a question.
+    pub(crate) spare: Mutex<Option<Channel>>,
     /// The last field, so that the connection goes first.
     _socket: Ending,
 }
@@ -48,10 +52,7 @@ impl Wire {
         let socket = Ending::default();
         let slot = socket.0.clone();
         let limit = config.connect_timeout;
-        let dialling = async move |uri: AMQPUri, _| {
-            silence_this_thread();
-            Ok(dial(&uri, &slot, limit).await?)
-        };
+        let dialling = async move |uri: AMQPUri, _| Ok(dial(&uri, &slot, limit).await?);
         let connection = match timeout(limit, Connection::connector(uri, runtime, dialling, properties)).await {
             Ok(Ok(connection)) => connection,
             Ok(Err(error)) => return Err(Trouble::from(error).into_connect_error(&place)),
@@ -62,6 +63,7 @@ impl Wire {
             answer_timeout: config.publish_timeout,
             exchanges: Mutex::default(),
             reading: Mutex::default(),
+            spare: Mutex::default(),
             _socket: socket,
         })
     }
@@ -96,9 +98,33 @@ impl Wire {
         self.ask(self.connection.create_channel()).await
     }
 
+    pub(crate) async fn reading_channel(&self) -> Result<ReadingChannel, Trouble> {
+        Ok(ReadingChannel(self.channel().await?))
+    }
+
     /// Says goodbye. Who does not answer is left all the same.
     pub(crate) async fn close(&self) {
         let _ = timeout(GOODBYE, self.connection.close(OK, "OK".into())).await;
+    }
+}
+
+/// A channel with a consumer, that ends all at once. Let go, the library would first cancel the consumer. Messages that
+/// are on their way to a cancelled consumer are put at the end of a quorum queue, behind those that come after them; those on
+/// their way to a channel that ends stay where they were.
+pub(crate) struct ReadingChannel(Channel);
+
+impl Deref for ReadingChannel {
+    type Target = Channel;
+
+    fn deref(&self) -> &Channel {
+        &self.0
+    }
+}
+
+impl Drop for ReadingChannel {
+    fn drop(&mut self) {
+        // The first look sends the frame; nobody needs the answer.
+        let _ = self.0.close(OK, "OK".into()).now_or_never();
     }
 }
 
@@ -124,7 +150,7 @@ async fn dial(
         let stream = tokio::net::TcpStream::connect((host, uri.authority.port)).await?;
         stream.set_nodelay(true)?;
         let socket = stream.into_std()?;
-        slot.lock().unwrap_or_else(PoisonError::into_inner).keep(socket.try_clone()?)?;
+        locked(slot).keep(socket.try_clone()?)?;
         let plain = AsyncTcpStream::Plain(Compat::new(tokio::net::TcpStream::from_std(socket)?));
         match uri.scheme {
             AMQPScheme::AMQP => Ok(plain),
@@ -132,14 +158,6 @@ async fn dial(
         }
     };
     timeout(limit, dialling).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
-}
-
-/// The library's thread logs every message that comes back, with its body, and every channel that the broker ends in
-/// answer to a question as an error. Bodies do not belong into logs, and errors are ours to report.
-fn silence_this_thread() {
-    let silence = tracing::subscriber::set_default(tracing::subscriber::NoSubscriber::default());
-    // Until the thread ends, which is the connection's own.
-    std::mem::forget(silence);
 }
 
 /// Ends a connection in whatever state it is. Left to itself, one that waits for an answer which never comes
@@ -167,7 +185,7 @@ impl Slot {
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = locked(&self.0);
         if let Slot::Open(socket) = std::mem::replace(&mut *slot, Slot::Ended) {
             // Fails if the other side was quicker.
             let _ = socket.shutdown(Shutdown::Both);

@@ -46,7 +46,11 @@ use onceward_transport::{
 };
 use publish::Publisher;
 use receive::{RabbitMqReceiver, ReadingRoom};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What to tell whoever filters the logs. The library logs messages that come back with their bodies, which do not belong
+/// there, and as errors what is an answer or an end in order. What is an error to us is returned as one.
+pub const LOG_DIRECTIVE: &str = "lapin=off";
 
 /// Far below what RabbitMQ takes (128 MiB before version 4, 16 MiB since): a bus is for messages.
 pub(crate) const MAX_BODY_BYTES: usize = 16 * 1024 * 1024;
@@ -114,8 +118,7 @@ impl Broker for RabbitMqBroker {
     }
 
     async fn ping(&self) -> Result<(), BrokerError> {
-        self.room.link.wire().await?.channel().await?;
-        Ok(())
+        self.clerk().await?.ping().await
     }
 
     async fn advise(&self) -> Result<Vec<String>, BrokerError> {
@@ -126,4 +129,9 @@ impl Broker for RabbitMqBroker {
         self.publisher.close().await;
         self.room.link.close().await;
     }
+}
+
+/// What is behind these locks is whole at any moment, whoever panicked.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

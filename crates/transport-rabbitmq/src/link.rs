@@ -35,6 +35,11 @@ impl Link {
         Ok(wire)
     }
 
+    /// The connection if there is one, whatever became of it.
+    pub(crate) fn made(&self) -> Option<Arc<Wire>> {
+        self.wire.try_lock().ok()?.clone()
+    }
+
     pub(crate) async fn close(&self) {
         let wire = self.wire.lock().await.take();
         if let Some(wire) = wire.filter(|wire| wire.is_alive()) {

@@ -5,6 +5,7 @@ use crate::{
     clerk::Clerk,
     connection::Wire,
     link::Link,
+    locked,
     message::{properties, unfit},
     trouble::Trouble,
 };
@@ -21,7 +22,7 @@ use onceward_transport::{BrokerError, Parcel, Verdict};
 use std::{
     collections::{BTreeSet, VecDeque},
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 use tokio::{sync::Semaphore, time::timeout};
 use uuid::Uuid;
@@ -56,7 +57,10 @@ impl Publisher {
         let mut verdicts: Vec<Option<Verdict>> = parcels.iter().map(refuse_large).collect();
         match timeout(limit, self.publish_open(parcels, &mut verdicts)).await {
             Ok(done) => done?,
-            Err(_) => return Err(BrokerError::Unavailable(format!("RabbitMQ did not confirm within {limit:?}"))),
+            Err(_) => {
+                let late = || BrokerError::Unavailable(format!("RabbitMQ did not confirm within {limit:?}"));
+                return Err(self.link.made().and_then(|wire| held_back(&wire).err()).unwrap_or_else(late));
+            }
         }
         Ok(verdicts.into_iter().map(|verdict| verdict.expect("every parcel has been answered for")).collect())
     }
@@ -69,9 +73,9 @@ impl Publisher {
             refuse(parcels, verdicts, |parcel| unfit(parcel, desk.wire.frame_max_bytes()));
             refuse_missing(&desk.wire, parcels, verdicts).await?;
             match send(&desk.channel, parcels, verdicts).await {
-                Ok(()) => self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(desk),
+                Ok(()) => locked(&self.idle).push(desk),
                 Err(Trouble::Told { text, .. }) if refuse_culprits(&text, parcels, verdicts) => {
-                    desk.wire.exchanges.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                    locked(&desk.wire.exchanges).clear();
                 }
                 Err(trouble) => return Err(trouble.into()),
             }
@@ -82,33 +86,34 @@ impl Publisher {
     /// An idle channel, or a new one.
     async fn desk(&self) -> Result<Desk, BrokerError> {
         let idle = {
-            let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut idle = locked(&self.idle);
             idle.retain(|desk| desk.wire.is_alive() && desk.channel.status().connected());
             idle.pop()
         };
-        let desk = match idle {
-            Some(desk) => desk,
-            None => {
-                let wire = self.link.wire().await?;
-                let channel = wire.channel().await?;
-                wire.ask(channel.confirm_select(ConfirmSelectOptions::default())).await?;
-                Desk { wire, channel }
-            }
-        };
-        if desk.wire.is_held_back() {
-            return Err(BrokerError::Unavailable(
-                "RabbitMQ holds publishers back, because it is short of memory or disk space: \
-                 see `rabbitmq-diagnostics alarms`"
-                    .to_owned(),
-            ));
+        if let Some(desk) = idle {
+            held_back(&desk.wire)?;
+            return Ok(desk);
         }
-        Ok(desk)
+        let wire = self.link.wire().await?;
+        // First, because then nothing else gets through either.
+        held_back(&wire)?;
+        let channel = wire.channel().await?;
+        wire.ask(channel.confirm_select(ConfirmSelectOptions::default())).await?;
+        Ok(Desk { wire, channel })
     }
 
     pub(crate) async fn close(&self) {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.link.close().await;
+        locked(&self.idle).clear();
     }
+}
+
+fn held_back(wire: &Wire) -> Result<(), BrokerError> {
+    if wire.is_held_back() {
+        let why = "RabbitMQ holds publishers back, because it is short of memory or disk space";
+        return Err(BrokerError::Unavailable(format!("{why}: see `rabbitmq-diagnostics alarms`")));
+    }
+    Ok(())
 }
 
 /// Publishes what has no verdict yet, in order. After an error none has: what came back may belong to any of them.
@@ -198,14 +203,14 @@ fn refuse_large(parcel: &Parcel) -> Option<Verdict> {
 /// Publishing to an exchange that is not there costs the channel, with whatever else was on its way.
 async fn refuse_missing(wire: &Arc<Wire>, parcels: &[Parcel], verdicts: &mut Verdicts) -> Result<(), BrokerError> {
     let unknown: BTreeSet<String> = {
-        let known = wire.exchanges.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = locked(&wire.exchanges);
         let open = parcels.iter().zip(verdicts.iter()).filter(|(_, verdict)| verdict.is_none());
         open.map(|(parcel, _)| &parcel.topic.exchange).filter(|name| !known.contains(*name)).cloned().collect()
     };
     let mut clerk = Clerk::new(wire.clone());
     for name in unknown {
         if clerk.has_exchange(&name).await? {
-            wire.exchanges.lock().unwrap_or_else(PoisonError::into_inner).insert(name);
+            locked(&wire.exchanges).insert(name);
         } else {
             let reason = || format!("exchange \"{name}\" is missing on the bus; run `onceward topology declare`");
             refuse(parcels, verdicts, |parcel| (parcel.topic.exchange == name).then(reason));

@@ -2,7 +2,7 @@
 
 use crate::{
     claim::{Claim, Patience},
-    connection::{OK, Wire},
+    connection::{OK, ReadingChannel, Wire},
     link::Link,
     message::arrival,
     trouble::{ACCESS_REFUSED, NOT_FOUND, Trouble},
@@ -10,7 +10,7 @@ use crate::{
 use async_trait::async_trait;
 use futures_util::{FutureExt, StreamExt};
 use lapin::{
-    Channel, Consumer,
+    Consumer,
     message::Delivery,
     options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions},
     types::FieldTable,
@@ -43,7 +43,8 @@ pub(crate) struct RabbitMqReceiver {
 /// Its end is the end of the channel, at which the broker takes back what was not accepted, in order.
 struct Session {
     wire: Arc<Wire>,
-    channel: Channel,
+    /// Before the consumer, so that it goes first.
+    channel: ReadingChannel,
     consumer: Consumer,
     /// The last message that was handed out, if it was not accepted.
     in_hand: Option<u64>,
@@ -110,7 +111,7 @@ impl Receiver for RabbitMqReceiver {
 
 impl Session {
     async fn open(wire: Arc<Wire>, reading: &Reading) -> Result<Self, BrokerError> {
-        let channel = wire.channel().await?;
+        let channel = wire.reading_channel().await?;
         let queue = reading.queue.as_str();
         let prefetch = u16::try_from(reading.prefetch).unwrap_or(u16::MAX).max(1);
         let consuming = async {

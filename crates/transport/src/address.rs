@@ -40,6 +40,10 @@ pub fn without_credentials(url: &str) -> String {
         Some((scheme, rest)) => {
             let end = rest.find(['/', '?']).unwrap_or(rest.len());
             let (authority, path) = rest.split_at(end);
+            // A password may hold / or ? though it should not; then nobody knows where it ends.
+            if path.contains('@') {
+                return format!("{scheme}://(hidden)");
+            }
             let hosts = authority.rsplit_once('@').map_or(authority, |(_, hosts)| hosts);
             let path = path.split('?').next().unwrap_or_default();
             format!("{scheme}://{hosts}{path}")
@@ -119,6 +123,8 @@ mod tests {
         assert_eq!(shown("amqp://user:se@cret@host:5672/%2f?x=y"), "amqp://host:5672/%2f");
         assert_eq!(shown("kafka://a:1,b:2"), "kafka://a:1,b:2");
         assert_eq!(shown("secret"), "(not a URL)");
+        assert_eq!(shown("amqp://user:se/cret@host"), "amqp://(hidden)");
+        assert_eq!(shown("amqp://user:se?cret@host"), "amqp://(hidden)");
     }
 
     #[test]

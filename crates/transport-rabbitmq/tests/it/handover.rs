@@ -1,8 +1,9 @@
 //! One reader at a time, and nothing out of order between two.
 
 use crate::support::{
-    bodies, broker, declared, numbers, open, send, server_url, simple, take, texts, try_open, unique,
+    bodies, broker, declared, numbers, open, send, server_url, simple, take, texts, try_open, unique, with_queue,
 };
+use onceward_topology::Queue;
 use onceward_transport::{Broker, BrokerError};
 
 #[tokio::test]
@@ -38,6 +39,24 @@ async fn order_survives_a_row_of_readers_that_die() {
     for first in [0, 100, 200, 300, 400] {
         assert_eq!(bodies(&mut *reader, 100).await, texts(first..first + 100));
         reader.accept().await.expect("accepted");
+    }
+}
+
+/// Each leaves right after the broker was told that it may send more, so that messages are on their way to nobody.
+#[tokio::test]
+async fn order_survives_readers_that_leave_in_the_middle() {
+    for limit in [None, Some(100)] {
+        let queue = unique("leaving");
+        let mut work = Queue::work(&queue);
+        work.delivery_limit = limit;
+        let topology = with_queue(work);
+        let brokers = [declared(&topology).await, broker(&server_url().await, &topology)];
+        send(&brokers[0], numbers(&queue, 0..1_000)).await;
+        for n in 0..20 {
+            let mut reader = open(&brokers[n as usize % 2], &queue).await;
+            assert_eq!(bodies(&mut *reader, 50).await, texts(n * 50..n * 50 + 50), "{limit:?}, reader {n}");
+            reader.accept().await.expect("accepted");
+        }
     }
 }
 
