@@ -6,7 +6,10 @@ use crate::support::{
 };
 use onceward::{
     Failure, Queue, outbox,
-    transport_postgres::{declare::declare, stats::{QueueStats, queue_stats}},
+    transport_postgres::{
+        declare::declare,
+        stats::{QueueStats, queue_stats},
+    },
 };
 use onceward_testkit::{TestPlatform, eventually};
 use onceward_transport::BusKind;
