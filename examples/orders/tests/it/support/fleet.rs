@@ -17,7 +17,10 @@ use std::{
     path::{Path, PathBuf},
     process::{Command as StdCommand, ExitStatus, Stdio},
 };
-use tokio::process::{Child, Command};
+use tokio::{
+    process::{Child, Command},
+    sync::{Mutex, MutexGuard},
+};
 use tokio_postgres::Client;
 use uuid::Uuid;
 
@@ -46,16 +49,21 @@ impl Drop for Scratch {
     }
 }
 
+/// Drills with processes of their own take turns: two at once would mostly measure each other.
+static TURN: Mutex<()> = Mutex::const_new(());
+
 /// A migrated database in a durable cluster that only this test uses, so that it may be stopped.
 pub struct PrivateDatabase {
     cluster: Option<Cluster>,
     url: String,
     /// After the cluster, so that it goes last.
     pub scratch: Scratch,
+    _turn: MutexGuard<'static, ()>,
 }
 
 impl PrivateDatabase {
     pub async fn start(bus: &Bus) -> Self {
+        let turn = TURN.lock().await;
         let scratch = Scratch::new();
         let data = scratch.path().join("data");
         let cluster = blocking(move || {
@@ -67,7 +75,7 @@ impl PrivateDatabase {
         let url = cluster.url("postgres");
         let platform = Platform::assemble(vec![service()]).expect("the service fits");
         platform.migrate(&DbConfig::new(&url), bus.kind).await.expect("the migrations apply");
-        Self { cluster: Some(cluster), url, scratch }
+        Self { cluster: Some(cluster), url, scratch, _turn: turn }
     }
 
     pub fn url(&self) -> &str {
