@@ -21,7 +21,8 @@ use tokio_util::task::{TaskTracker, task_tracker::TaskTrackerToken};
 /// Longer waits between two attempts to connect make the way back from an outage slow.
 const RECONNECT_MAX_MS: u64 = 500;
 const ASK_AGAIN: Duration = Duration::from_millis(50);
-/// librdkafka takes no less.
+/// librdkafka takes no less and no more.
+const SILENCE: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(300));
 const CONNECT_MIN: Duration = Duration::from_secs(1);
 
 /// The settings that every client has. The URL is read anew for each.
@@ -35,7 +36,7 @@ pub(crate) fn settings(config: &BrokerConfig) -> Result<(Target, ClientConfig), 
         .set("reconnect.backoff.max.ms", RECONNECT_MAX_MS.to_string())
         .set("retry.backoff.ms", "50")
         .set("socket.keepalive.enable", "true")
-        .set("socket.timeout.ms", millis(config.heartbeat))
+        .set("socket.timeout.ms", millis(config.heartbeat.clamp(SILENCE.0, SILENCE.1)))
         .set("socket.connection.setup.timeout.ms", millis(config.connect_timeout.max(CONNECT_MIN)))
         // What nobody declared is a mistake, not a wish.
         .set("allow.auto.create.topics", "false")

@@ -8,7 +8,7 @@
 //! | binding | what the reader lets in: it passes over records whose routing key (in `x-topic`) no binding matches |
 //! | ordering key | record key; a message without one goes to any partition |
 //! | accepted | the group's committed offset |
-//! | declared queue | a record in the topic `onceward-queues`, which says where the queue begins ([`births`]) |
+//! | declared queue | a record in the topic `onceward-queues`, which says where the queue begins (`births.rs`) |
 //!
 //! Consequences:
 //!
@@ -24,7 +24,8 @@
 //! - *Delivery limits, priorities and times to live* are the database's business.
 //! - A message by another program, without our headers, reaches every queue of its topic.
 //!
-//! The URL is described in [`url`]. Reading order: [`publish`] and [`publisher`], [`receive`] and [`group`], [`births`], [`declare`].
+//! The URL is described in `url.rs`. Reading order: `publish.rs` and `publisher.rs`, `receive.rs` and `group.rs`, `births.rs`,
+//! `declare.rs`.
 
 mod admin;
 mod advise;

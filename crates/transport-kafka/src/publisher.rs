@@ -22,6 +22,8 @@ use tokio::time::Instant;
 /// A topic that was made a moment ago may not be known everywhere yet.
 const TOPIC_SPREADS: Duration = Duration::from_secs(1);
 const ASK_AGAIN: Duration = Duration::from_millis(100);
+/// How long servers may take to copy messages to each other: librdkafka takes no less and no more.
+const KEEPING: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(900));
 /// How long to wait for room in the producer's memory before looking again.
 const ROOM: Duration = Duration::from_millis(5);
 
@@ -41,7 +43,7 @@ impl Publisher {
             .set("enable.gapless.guarantee", "true")
             .set("acks", "all")
             .set("message.timeout.ms", "0")
-            .set("request.timeout.ms", millis(broker.config.publish_timeout))
+            .set("request.timeout.ms", millis(broker.config.publish_timeout.clamp(KEEPING.0, KEEPING.1)))
             .set("message.max.bytes", TOPIC_BYTES.to_string())
             // Whole batches come at once; there is little to wait for.
             .set("linger.ms", "1")

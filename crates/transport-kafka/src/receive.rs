@@ -34,8 +34,8 @@ use tokio::{
 const LOOK: Duration = Duration::from_millis(200);
 /// How long a new reader waits for its part of the queue before it is handed to whoever opened it.
 const SETTLING: Duration = Duration::from_secs(3);
-/// Records that one call looks at, if hardly any is for its queue.
-const LOOKED_AT_MAX: usize = 20_000;
+/// Records that are looked at in one go, if hardly any is for this queue.
+const LOOKED_AT_MAX: usize = 2_000;
 /// Polls in a row that bring no message: each may have been an event, and messages stand behind it.
 const EMPTY_POLLS: u32 = 32;
 
@@ -142,14 +142,14 @@ impl KafkaReceiver {
         }
     }
 
-    /// What is here already. Nothing is awaited, so nothing that was taken can be forgotten.
-    fn take(&mut self, room: usize) -> Result<Vec<Arrival>, BrokerError> {
+    /// What is here already, and whether that was all. Nothing is awaited, so nothing that was taken can be forgotten.
+    fn take(&mut self, room: usize) -> Result<(Vec<Arrival>, bool), BrokerError> {
         let member = self.member()?;
         let lost = member.assignment_lost();
         let (mut arrivals, mut empty) = (Vec::new(), 0);
         for _ in 0..LOOKED_AT_MAX {
             if arrivals.len() == room || empty == EMPTY_POLLS || member.context().is_assigned() {
-                break;
+                return Ok((arrivals, true));
             }
             match member.poll(Duration::ZERO) {
                 // Somebody else reads it by now.
@@ -181,7 +181,7 @@ impl KafkaReceiver {
                 Some(Revoked::Lost) => return Err(self.end(unavailable("reading", "the queue went to other readers"))),
             }
         }
-        Ok(arrivals)
+        Ok((arrivals, false))
     }
 
     /// A server from which nothing came for a while is asked for something. It answers in time, or it is lost.
@@ -228,7 +228,7 @@ impl Receiver for KafkaReceiver {
             return Ok(Vec::new());
         }
         while self.begin(until).await? {
-            let arrivals = self.take(room)?;
+            let (arrivals, all) = self.take(room)?;
             if !arrivals.is_empty() {
                 return Ok(arrivals);
             }
@@ -237,7 +237,11 @@ impl Receiver for KafkaReceiver {
                 self.tell_what_was_passed_over();
                 break;
             }
-            self.look_again(until).await;
+            if all {
+                self.look_again(until).await;
+            } else {
+                tokio::task::yield_now().await;
+            }
         }
         Ok(Vec::new())
     }

@@ -3,8 +3,9 @@
 use crate::{
     KafkaBroker,
     admin::Admin,
+    bindings::Bindings,
     births::Births,
-    connection::{Held, not_made, unavailable},
+    connection::{Held, Until, not_made, unavailable},
     group::{Membership, reading},
 };
 use onceward_transport::BrokerError;
@@ -17,15 +18,14 @@ use tokio_util::task::TaskTracker;
 
 impl KafkaBroker {
     pub(crate) async fn behind(&self, queue: &str) -> Result<u64, BrokerError> {
-        let births = self.births().await?;
         let group = Group {
             queue: queue.to_owned(),
-            exchanges: crate::bindings::Bindings::of(&self.topology, queue).exchanges().map(str::to_owned).collect(),
+            exchanges: Bindings::of(&self.topology, queue).exchanges().map(str::to_owned).collect(),
             settings: reading(&self.config, queue)?,
             open: self.open.clone(),
             limit: self.asking_time(),
         };
-        self.admin(move |admin| group.behind(admin, &births)).await
+        self.admin(move |admin| group.behind(admin)).await
     }
 }
 
@@ -38,7 +38,7 @@ struct Group {
 }
 
 impl Group {
-    fn behind(&self, admin: &Admin, births: &Births) -> Result<u64, BrokerError> {
+    fn behind(&self, admin: &Admin) -> Result<u64, BrokerError> {
         let mut bounds = HashMap::new();
         for exchange in &self.exchanges {
             let partitions = admin.partitions(exchange)?;
@@ -47,7 +47,14 @@ impl Group {
                 bounds.insert((exchange.clone(), partition), bound);
             }
         }
-        let committed = self.committed(bounds.keys())?;
+        if bounds.is_empty() {
+            return Ok(0);
+        }
+        let consumer: BaseConsumer<Membership> =
+            self.settings.create_with_context(Membership::default()).map_err(not_made)?;
+        let consumer = Held::new(consumer, &self.open);
+        let births = Births::read(&consumer, Until::in_time(self.limit))?;
+        let committed = self.committed(&consumer, bounds.keys())?;
         let behind = bounds.iter().map(|((exchange, partition), (begin, end))| {
             let born = || births.of(&self.queue, exchange)?.get(usize::try_from(*partition).ok()?).copied();
             let place = match committed.get(&(exchange.clone(), *partition)) {
@@ -61,15 +68,13 @@ impl Group {
 
     fn committed<'a>(
         &self,
+        consumer: &BaseConsumer<Membership>,
         partitions: impl Iterator<Item = &'a (String, i32)>,
     ) -> Result<HashMap<(String, i32), Offset>, BrokerError> {
         let mut list = TopicPartitionList::new();
         for (topic, partition) in partitions {
             list.add_partition(topic, *partition);
         }
-        let consumer: BaseConsumer<Membership> =
-            self.settings.create_with_context(Membership::default()).map_err(not_made)?;
-        let consumer = Held::new(consumer, &self.open);
         let committed = consumer.committed_offsets(list, self.limit);
         committed.map(|list| list.to_topic_map()).map_err(|error| unavailable("asking how far a queue was read", error))
     }

@@ -71,7 +71,7 @@ impl BusKind {
         match url.split("://").next().unwrap_or_default() {
             "" | "postgres" | "postgresql" => Some(Self::Postgres),
             "amqp" | "amqps" => Some(Self::RabbitMq),
-            "kafka" => Some(Self::Kafka),
+            "kafka" | "kafka+ssl" => Some(Self::Kafka),
             "redis" | "rediss" => Some(Self::Redis),
             _ => None,
         }
