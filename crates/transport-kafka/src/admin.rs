@@ -8,6 +8,7 @@ use onceward_transport::BrokerError;
 use rdkafka::{
     admin::{AdminClient, AdminOptions, NewTopic, ResourceSpecifier},
     error::{KafkaError, RDKafkaErrorCode},
+    producer::{BaseProducer, Producer},
     types::RDKafkaRespErr,
 };
 use std::{collections::HashMap, sync::Arc, time::Duration};
@@ -17,11 +18,15 @@ use tokio::runtime::Handle;
 const ALTOGETHER: Duration = Duration::from_secs(60);
 
 const ASK_AGAIN: Duration = Duration::from_millis(50);
+/// How long it takes to hear what a client has to say.
+const COMPLAINING: Duration = Duration::from_millis(10);
 const NOT_LONG: Duration = Duration::from_secs(1);
 
-/// A client that asks and makes. Everything blocks.
+/// Clients that ask and make. Everything blocks.
 pub(crate) struct Admin {
     client: Held<AdminClient<Voice>>,
+    /// The other one cannot be heard complaining.
+    asking: Held<BaseProducer<Voice>>,
     limit: Duration,
     /// Copies of each topic that is made.
     pub(crate) replication: i32,
@@ -54,8 +59,10 @@ impl KafkaBroker {
         }
         let (target, settings) = settings(&self.config)?;
         let client = settings.create_with_context(Voice::default()).map_err(not_made)?;
+        let asking = settings.create_with_context(Voice::default()).map_err(not_made)?;
         let admin = Arc::new(Admin {
             client: Held::new(client, &self.open),
+            asking: Held::new(asking, &self.open),
             limit: self.asking_time(),
             replication: target.replication,
             shows_its_password: target.shows_its_password(),
@@ -68,7 +75,7 @@ impl KafkaBroker {
 impl Admin {
     /// How many copies each partition of a topic has; `None` if there is no such topic.
     pub(crate) fn partitions(&self, topic: &str) -> Result<Option<Vec<usize>>, BrokerError> {
-        let metadata = self.client.inner().fetch_metadata(Some(topic), self.limit);
+        let metadata = self.asking.client().fetch_metadata(Some(topic), self.limit);
         let metadata = metadata.map_err(|error| self.lost("asking for a topic", error))?;
         Ok(metadata.topics().first().and_then(|found| match found.error() {
             Some(
@@ -81,7 +88,7 @@ impl Admin {
 
     /// Any server's number.
     pub(crate) fn server(&self) -> Result<Option<i32>, BrokerError> {
-        let metadata = self.client.inner().fetch_metadata(Some(crate::births::TOPIC), self.limit);
+        let metadata = self.asking.client().fetch_metadata(Some(crate::births::TOPIC), self.limit);
         let metadata = metadata.map_err(|error| self.lost("asking for a server", error))?;
         Ok(metadata.brokers().first().map(rdkafka::metadata::MetadataBroker::id))
     }
@@ -89,7 +96,7 @@ impl Admin {
     /// Where each partition begins and ends.
     pub(crate) fn bounds(&self, topic: &str, partitions: usize) -> Result<Vec<(i64, i64)>, BrokerError> {
         let of = |partition| {
-            let found = bounds(self.client.inner(), topic, partition, Until::in_time(self.limit));
+            let found = bounds(self.asking.client(), topic, partition, Until::in_time(self.limit));
             found.map_err(|error| self.lost("asking where a topic ends", error))
         };
         (0..i32::try_from(partitions).unwrap_or(i32::MAX)).map(of).collect()
@@ -151,10 +158,8 @@ impl Admin {
     }
 
     fn lost(&self, what: &str, error: KafkaError) -> BrokerError {
-        match self.client.inner().context().last() {
-            Some(last) => unavailable(what, format_args!("{error} ({last})")),
-            None => unavailable(what, error),
-        }
+        self.asking.poll(COMPLAINING);
+        unavailable(what, self.asking.context().reason(error))
     }
 }
 

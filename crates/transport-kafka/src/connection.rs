@@ -10,6 +10,7 @@ use rdkafka::{
     client::Client,
     config::RDKafkaLogLevel,
     error::{KafkaError, KafkaResult, RDKafkaErrorCode},
+    producer::{DeliveryResult, ProducerContext},
 };
 use std::{
     ops::Deref,
@@ -124,9 +125,12 @@ pub(crate) fn bounds(
 pub(crate) struct Voice(Mutex<Option<String>>);
 
 impl Voice {
-    /// The last thing it complained of.
-    pub(crate) fn last(&self) -> Option<String> {
-        self.0.lock().expect("no panic while held").clone()
+    /// The error, with the last thing that the client complained of.
+    pub(crate) fn reason(&self, error: impl std::fmt::Display) -> String {
+        match &*self.0.lock().expect("no panic while held") {
+            Some(last) => format!("{error} ({last})"),
+            None => error.to_string(),
+        }
     }
 }
 
@@ -142,6 +146,12 @@ impl ClientContext for Voice {
             *self.0.lock().expect("no panic while held") = Some(reason.to_owned());
         }
     }
+}
+
+impl ProducerContext for Voice {
+    type DeliveryOpaque = ();
+
+    fn delivery(&self, _: &DeliveryResult<'_>, (): ()) {}
 }
 
 /// A client that ends on a thread of its own, whoever drops it.

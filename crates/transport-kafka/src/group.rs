@@ -35,6 +35,8 @@ const FETCH_MAX: Duration = Duration::from_millis(200);
 /// What is fetched ahead, for all partitions together.
 const AHEAD_KBYTES: u32 = 16 << 10;
 
+const COMPLAINTS_MAX: usize = 32;
+
 /// A member of a group.
 pub(crate) type Member = Arc<Held<BaseConsumer<Membership>>>;
 
@@ -106,7 +108,7 @@ impl Membership {
 
     /// The error, with what the client says of its connections.
     pub(crate) fn reason(&self, error: impl std::fmt::Display) -> String {
-        self.voice.last().map_or_else(|| error.to_string(), |last| format!("{error} ({last})"))
+        self.voice.reason(error)
     }
 }
 
@@ -188,7 +190,11 @@ impl Drop for Joined {
 
 fn exists(member: &Member, topic: &str, until: Until) -> Result<(), BrokerError> {
     let metadata = member.fetch_metadata(Some(topic), until.left());
-    let metadata = metadata.map_err(|error| unavailable("asking for a topic", member.context().reason(error)))?;
+    let metadata = metadata.map_err(|error| {
+        // What it has to say is heard by polling; nothing is assigned, so no message can come.
+        (0..COMPLAINTS_MAX).for_each(|_| drop(member.poll(Duration::ZERO)));
+        unavailable("asking for a topic", member.context().reason(error))
+    })?;
     match metadata.topics().first().and_then(|topic| topic.error()) {
         Some(RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) => {
             Err(BrokerError::Missing(format!("exchange \"{topic}\"")))

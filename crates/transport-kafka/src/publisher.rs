@@ -77,8 +77,7 @@ impl Publisher {
     fn has_topic(&self, exchange: &str, until: Until, spread: Until) -> Result<bool, BrokerError> {
         loop {
             let metadata = self.producer.client().fetch_metadata(Some(exchange), until.left());
-            let metadata =
-                metadata.map_err(|error| unavailable("asking for a topic", self.reason(error.to_string())))?;
+            let metadata = metadata.map_err(|error| unavailable("asking for a topic", self.reason(error)))?;
             match metadata.topics().first().and_then(|topic| topic.error()) {
                 Some(RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_EXCEPTION) => return Ok(false),
                 Some(RDKafkaRespErr::RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART) if spread.is_over() => return Ok(false),
@@ -162,11 +161,8 @@ impl Publisher {
     }
 
     /// The error, with what the client says of its connections.
-    pub(crate) fn reason(&self, error: String) -> String {
-        match self.producer.context().0.last() {
-            Some(last) => format!("{error} ({last})"),
-            None => error,
-        }
+    pub(crate) fn reason(&self, error: impl std::fmt::Display) -> String {
+        self.producer.context().0.reason(error)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     mock,
-    support::{broker, declared, events, make_topic, server_url, simple, unique},
+    support::{broker, declared, events, impatient, make_topic, numbers, server_url, simple, unique},
 };
 use onceward_topology::{Exchange, Queue, Topology};
 use onceward_transport::{Address, Broker, BrokerConfig, BrokerError, Reading};
@@ -105,4 +105,17 @@ async fn a_wrong_url_is_a_wrong_setting_and_shows_no_password() {
     let error = broker.ping().await.expect_err("it was accepted");
     assert!(matches!(&error, BrokerError::Misconfigured(why) if why.contains("sasl")), "{error:?}");
     assert!(!format!("{error:?}").contains("hidden"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_says_why_a_server_cannot_be_reached() {
+    let nobody =
+        std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port");
+    let broker = KafkaBroker::new(impatient(&format!("kafka://{nobody}")), simple("any"));
+    let reading = Reading { queue: "any".to_owned(), exclusive: true, prefetch: 1 };
+    let errors =
+        [broker.ping().await.err(), broker.publish(numbers("any", [1])).await.err(), broker.open(reading).await.err()];
+    for error in errors {
+        assert!(matches!(&error, Some(BrokerError::Unavailable(why)) if why.contains("refused")), "{error:?}");
+    }
 }
