@@ -5,7 +5,7 @@ use onceward_envelope::fingerprint_hex;
 use tokio_postgres::Client;
 
 /// One step, written once and never edited after it has shipped.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Migration {
     /// `0001_what_it_does`; steps run in the order of their names.
     pub name: &'static str,
@@ -14,7 +14,7 @@ pub struct Migration {
 }
 
 /// The steps of one schema.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Migrations {
     /// The PostgreSQL schema that these steps own.
     pub schema: &'static str,

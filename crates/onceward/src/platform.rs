@@ -35,6 +35,7 @@ impl Platform {
         let topology = topology(&services, &mut problems);
         let timetables = timetables(&services, &schemas, &mut problems);
         check_consumers(&services, &schemas, &topology, &mut problems);
+        check_migrations(&services, &mut problems);
         if problems.is_empty() {
             Ok(Self { services, schemas, topology, timetables })
         } else {
@@ -90,7 +91,11 @@ impl Platform {
     /// Every migration, in the order of the schemas.
     pub fn migrations(&self) -> Vec<Migrations> {
         let mut all = vec![onceward_transport_postgres::MIGRATIONS, onceward_web::MIGRATIONS];
-        all.extend(self.services.iter().filter_map(|service| service.migrations));
+        for migrations in self.services.iter().flat_map(|service| &service.migrations) {
+            if all.iter().all(|known| known.schema != migrations.schema) {
+                all.push(*migrations);
+            }
+        }
         all
     }
 
@@ -156,6 +161,24 @@ fn timetables(services: &[Service], schemas: &SchemaRegistry, problems: &mut Vec
     timetables
 }
 
+/// One schema has one list of steps, however many services declare it.
+fn check_migrations(services: &[Service], problems: &mut Vec<String>) {
+    let mut known: Vec<(&str, Migrations)> =
+        vec![("the platform", onceward_transport_postgres::MIGRATIONS), ("the platform", onceward_web::MIGRATIONS)];
+    for service in services {
+        for migrations in &service.migrations {
+            match known.iter().find(|(_, other)| other.schema == migrations.schema) {
+                None => known.push((service.name, *migrations)),
+                Some((_, other)) if other == migrations => {}
+                Some((owner, _)) => problems.push(format!(
+                    "service {} declares other migrations for the schema {} than {owner}; give it a schema of its own",
+                    service.name, migrations.schema
+                )),
+            }
+        }
+    }
+}
+
 fn check_consumers(services: &[Service], schemas: &SchemaRegistry, topology: &Topology, problems: &mut Vec<String>) {
     let mut names = BTreeSet::new();
     let mut queues = BTreeSet::new();
@@ -181,5 +204,36 @@ fn check_consumers(services: &[Service], schemas: &SchemaRegistry, topology: &To
         for event_type in types.iter().filter(|event_type| !schemas.contains(event_type.schema_id())) {
             problems.push(format!("consumer {name} handles {event_type}, which has no schema"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onceward_db::Migration;
+
+    const SHARED: Migrations = Migrations { schema: "shared", steps: &[Migration { name: "0001_a", sql: "" }] };
+    const OWN: Migrations = Migrations { schema: "own", steps: &[] };
+
+    fn schemas_of(services: Vec<Service>) -> Result<Vec<&'static str>, AssemblyError> {
+        let platform = Platform::assemble(services)?;
+        Ok(platform.migrations().iter().map(|migrations| migrations.schema).skip(2).collect())
+    }
+
+    #[test]
+    fn a_schema_that_two_services_declare_is_applied_once_in_the_order_of_declaration() {
+        let first = Service::new("first").migrations(SHARED).migrations(OWN);
+        let second = Service::new("second").migrations(SHARED);
+        assert_eq!(schemas_of(vec![first, second]).expect("they fit"), ["shared", "own"]);
+    }
+
+    #[test]
+    fn two_services_that_mean_different_tables_by_one_schema_do_not_fit() {
+        let other = Migrations { schema: "shared", steps: &[Migration { name: "0001_b", sql: "" }] };
+        let services = vec![Service::new("first").migrations(SHARED), Service::new("second").migrations(other)];
+        let problems = schemas_of(services).expect_err("they do not fit").to_string();
+        assert!(problems.contains("second declares other migrations for the schema shared than first"), "{problems}");
+        let taken = Migrations { schema: onceward_web::MIGRATIONS.schema, steps: &[] };
+        assert!(schemas_of(vec![Service::new("third").migrations(taken)]).is_err());
     }
 }

@@ -9,7 +9,7 @@ use onceward_web::Routes;
 #[derive(Clone)]
 pub struct Service {
     pub(crate) name: &'static str,
-    pub(crate) migrations: Option<Migrations>,
+    pub(crate) migrations: Vec<Migrations>,
     pub(crate) required: Vec<RequiredTable>,
     pub(crate) schemas: Vec<&'static str>,
     pub(crate) topology: Topology,
@@ -23,7 +23,7 @@ impl Service {
     pub fn new(name: &'static str) -> Self {
         Self {
             name,
-            migrations: None,
+            migrations: Vec::new(),
             required: Vec::new(),
             schemas: Vec::new(),
             topology: Topology::new(),
@@ -33,9 +33,10 @@ impl Service {
         }
     }
 
-    /// Its tables, in a PostgreSQL schema of its own.
+    /// Its tables, in a PostgreSQL schema of its own. Call it once for each schema, in the order
+    /// in which they build on each other; one that several services declare is applied once.
     pub fn migrations(mut self, migrations: Migrations) -> Self {
-        self.migrations = Some(migrations);
+        self.migrations.push(migrations);
         self
     }
 
