@@ -1,7 +1,7 @@
 //! The database layer: a pool, transactions that carry a tenant, migrations.
 //!
 //! Reading order: [`config`] says where the database is, [`pool`] holds connections to it,
-//! [`tx`] is the only way to write, [`migrate`] and [`requirements`] keep the schema honest,
+//! [`tx`] is the only way to write, [`undo`] waits for what was not written after all, [`migrate`] and [`requirements`] keep the schema honest,
 //! [`listen`] wakes sleepers, [`error`] tells a lost database from a wrong query.
 //!
 //! Invariant: application connections run under a role that row-level security binds. A query
@@ -17,6 +17,7 @@ pub mod requirements;
 mod scope;
 mod tls;
 pub mod tx;
+pub mod undo;
 
 pub use config::DbConfig;
 pub use connection::{CommitBuffer, Connection};

@@ -285,11 +285,11 @@ impl Drop for Tx {
         match tokio::runtime::Handle::try_current() {
             // The connection goes back to the pool only once it is clean.
             Ok(runtime) => {
-                runtime.spawn(async move {
+                crate::undo::note(runtime.spawn(async move {
                     if connection.batch("ROLLBACK").await.is_err() {
                         drop(deadpool_postgres::Object::take(connection.client));
                     }
-                });
+                }));
             }
             Err(_) => drop(deadpool_postgres::Object::take(connection.client)),
         }

@@ -64,7 +64,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     }
 }
 
-/// Stands before one route: lets through whom its declaration lets through.
+/// Stands before one route: lets through whom its declaration lets through, and answers once what was refused is undone.
 pub(crate) async fn gate(
     State((state, spec)): State<(AppState, Arc<RouteSpec>)>,
     mut request: Request,
@@ -81,7 +81,7 @@ pub(crate) async fn gate(
         }
     }
     request.extensions_mut().insert(spec);
-    next.run(request).await
+    onceward_db::undo::settled(next.run(request)).await
 }
 
 async fn admit(state: &AppState, spec: &RouteSpec, headers: &HeaderMap, ids: RequestIds) -> Result<Caller, Problem> {
