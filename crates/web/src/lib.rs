@@ -1,7 +1,7 @@
 //! The HTTP edge: from a request to a transaction of the right tenant, and from any failure to a problem document.
 //!
 //! Reading order: [`routes`] is what a service declares, [`app`] makes a router of it, [`auth`] turns a token into a
-//! [`Caller`], [`command`] and [`reader`] hand a handler its transaction, [`idempotency`] makes a repeated command
+//! [`Caller`], [`command`], [`reader`] and [`signed`] hand a handler its transaction, [`idempotency`] makes a repeated command
 //! harmless, [`problem`] is every way to say no, [`observe`], [`health`] and [`metrics`] show what happens,
 //! [`openapi`] describes it, [`serve`] listens.
 //!
@@ -55,13 +55,14 @@ pub mod problem;
 pub mod reader;
 pub mod routes;
 pub mod serve;
+pub mod signed;
 pub mod state;
 
 pub use app::{AppError, build_router};
 pub use auth::{AuthConfig, AuthConfigError, AuthMode, Authenticator, Claims, JwksSource, issue_hs256};
 pub use axum::{self, http::StatusCode, response::Response};
 pub use caller::Caller;
-pub use command::Command;
+pub use command::{Command, Raw};
 pub use config::WebConfig;
 pub use health::Readiness;
 pub use metrics::{MetricsHandle, install_recorder};
@@ -70,6 +71,7 @@ pub use problem::{FieldError, Problem, ProblemCode};
 pub use reader::Reader;
 pub use routes::{Access, Idempotency, Routes};
 pub use serve::serve;
+pub use signed::SignedRequest;
 pub use state::AppState;
 
 use onceward_db::{Migration, Migrations, RequiredTable};

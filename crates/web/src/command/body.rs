@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// The whole body, if it is within `limit`. A declared length over it is refused before a byte is read.
-pub(super) async fn read(headers: &HeaderMap, body: Body, limit: usize) -> Result<Bytes, Problem> {
+pub(crate) async fn read(headers: &HeaderMap, body: Body, limit: usize) -> Result<Bytes, Problem> {
     let declared = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if declared.is_some_and(|length| length > limit as u64) {
         return Err(too_large(limit));
@@ -68,13 +68,15 @@ fn parse(headers: &HeaderMap, bytes: &[u8]) -> Result<Value, Problem> {
         .map_err(|error| Problem::new(codes::INVALID_JSON).detail(format!("Reading stopped: {error}.")))
 }
 
+/// What the body is said to be, without parameters; empty if nothing is said.
+pub(super) fn media_type(headers: &HeaderMap) -> String {
+    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+    value.split(';').next().unwrap_or("").trim().to_ascii_lowercase()
+}
+
 /// `application/json`, or any type with the `+json` suffix.
 fn is_json(headers: &HeaderMap) -> bool {
-    let Some(value) = headers.get(header::CONTENT_TYPE) else {
-        return false;
-    };
-    let essence = value.to_str().unwrap_or("").split(';').next().unwrap_or("");
-    let essence = essence.trim().to_ascii_lowercase();
+    let essence = media_type(headers);
     essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json"))
 }
 

@@ -6,6 +6,8 @@
 
 mod body;
 
+pub(crate) use body::read as read_body;
+
 use crate::{
     AppState, Caller, Problem, WebConfig,
     idempotency::{self, Claim, IDEMPOTENCY_REPLAYED, ScopedKey, Stored},
@@ -13,13 +15,13 @@ use crate::{
     routes::RouteSpec,
 };
 use axum::{
-    body::Body,
+    body::{Body, Bytes},
     extract::{FromRequest, Request},
-    http::{HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use onceward_db::{DbError, Tx};
-use onceward_envelope::CorrelationId;
+use onceward_envelope::{CorrelationId, SchemaRegistry};
 use serde::{Serialize, de::DeserializeOwned};
 use std::sync::Arc;
 
@@ -146,10 +148,43 @@ impl From<DbError> for Refusal {
     }
 }
 
+/// A body that is not JSON, as it was sent: a file, for a handler that reads it itself.
+#[derive(Clone, Debug)]
+pub struct Raw {
+    /// What the request says it is, without parameters and in lower case; empty if it says nothing.
+    pub content_type: String,
+    /// The bytes.
+    pub bytes: Bytes,
+}
+
 impl<B: DeserializeOwned + Send> FromRequest<AppState> for Command<B> {
     type Rejection = Refusal;
 
     async fn from_request(request: Request, state: &AppState) -> Result<Self, Refusal> {
+        Self::begin(request, state, |headers, bytes, schema_id, schemas| {
+            body::checked(headers, bytes, schema_id, schemas)
+        })
+        .await
+    }
+}
+
+impl FromRequest<AppState> for Command<Raw> {
+    type Rejection = Refusal;
+
+    async fn from_request(request: Request, state: &AppState) -> Result<Self, Refusal> {
+        Self::begin(request, state, |headers, bytes, _, _| {
+            Ok(Raw { content_type: body::media_type(headers), bytes: bytes.clone() })
+        })
+        .await
+    }
+}
+
+impl<B> Command<B> {
+    async fn begin(
+        request: Request,
+        state: &AppState,
+        read: impl FnOnce(&HeaderMap, &Bytes, Option<&str>, &SchemaRegistry) -> Result<B, Problem>,
+    ) -> Result<Self, Refusal> {
         let (parts, body) = request.into_parts();
         let spec = parts
             .extensions
@@ -160,7 +195,7 @@ impl<B: DeserializeOwned + Send> FromRequest<AppState> for Command<B> {
         })?;
         let key = idempotency::key_of(&parts.headers, spec.idempotency)?;
         let bytes = body::read(&parts.headers, body, state.config.max_body_bytes).await?;
-        let body = body::checked(&parts.headers, &bytes, spec.request.as_deref(), &state.schemas)?;
+        let body = read(&parts.headers, &bytes, spec.request.as_deref(), &state.schemas)?;
         let key = key.map(|key| ScopedKey::new(&caller, &parts.method, parts.uri.path(), &key, &bytes));
         let mut tx = state.db.begin(caller.scope()).await?;
         if let Some(key) = &key {

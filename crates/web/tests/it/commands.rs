@@ -115,3 +115,41 @@ async fn a_reader_sees_its_own_tenant_only() {
     assert_eq!(answer.body.as_array().unwrap().len(), 1);
     assert_eq!(answer.body[0]["text"], "ours");
 }
+
+#[tokio::test]
+async fn a_refused_command_is_undone_before_it_is_answered() {
+    let app = App::new();
+    for round in 0..50 {
+        let key = format!("k{round}");
+        assert_eq!(app.write(&key, "fail").await.status, 500);
+        assert_eq!(app.write(&key, "hello").await.status, 201, "round {round}");
+    }
+    assert_eq!(app.notes().await, 50);
+}
+
+#[tokio::test]
+async fn a_file_comes_as_it_was_sent_and_is_a_command_like_any_other() {
+    let app = App::new();
+    let file = |text: &'static str| {
+        let mut request = post("/api/import", &app.token(), "k", text);
+        request.headers_mut().insert(header::CONTENT_TYPE, "Text/CSV; charset=utf-8".parse().unwrap());
+        app.send(request)
+    };
+    let answer = file("a,b\nc,\0").await;
+    assert_eq!((answer.status, &answer.body), (200, &json!({"type": "text/csv", "lines": 2})));
+    assert_eq!(file("a,b\nc,\0").await.header("idempotency-replayed"), "true");
+    file("other").await.is_problem(422, "idempotency-key-reused");
+}
+
+#[tokio::test]
+async fn a_signed_request_acts_for_the_tenant_it_proves_and_leaves_nothing_when_it_does_not() {
+    let app = App::new();
+    let send = |signature: &'static str| {
+        let request = Request::post("/hooks/notes").header("x-tenant", &app.tenant).header("x-signature", signature);
+        app.send(request.body(Body::from("told")).unwrap())
+    };
+    send("bad").await.is_problem(401, "unauthorized").says("signature");
+    assert_eq!(app.notes().await, 0);
+    assert_eq!(send("good").await.status, 204);
+    assert_eq!(app.notes().await, 1);
+}

@@ -6,12 +6,13 @@ use axum::{
     body::Body,
     extract::Path,
     http::{HeaderMap, Request, StatusCode, header},
+    response::IntoResponse,
 };
 use onceward_db::{Db, DbConfig, Scope};
 use onceward_envelope::{SchemaRegistry, TenantId};
 use onceward_web::{
-    Access, AppState, AuthConfig, Authenticator, Claims, Command, Idempotency, MetricsHandle, Problem, Reader,
-    Readiness, Response, Routes, WebConfig, build_router, install_recorder, issue_hs256,
+    Access, AppState, AuthConfig, Authenticator, Claims, Command, Idempotency, MetricsHandle, Problem, Raw, Reader,
+    Readiness, Response, Routes, SignedRequest, WebConfig, build_router, install_recorder, issue_hs256, problem::codes,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -101,6 +102,25 @@ async fn show_number(Path(number): Path<u32>) -> String {
     number.to_string()
 }
 
+async fn import_notes(command: Command<Raw>) -> Result<Response, Problem> {
+    let (file, command) = command.into_parts();
+    let lines = file.bytes.split(|byte| *byte == b'\n').count();
+    command.respond(StatusCode::OK, &json!({"type": file.content_type, "lines": lines})).await
+}
+
+async fn signed_note(request: SignedRequest) -> Result<Response, Problem> {
+    let tenant = request.header("x-tenant").and_then(|name| TenantId::new(name).ok());
+    let tenant = tenant.ok_or_else(|| Problem::new(codes::UNAUTHORIZED).detail("name the tenant"))?;
+    let text = String::from_utf8_lossy(&request.body).into_owned();
+    let tx = request.begin(tenant.clone(), "provider").await?;
+    tx.execute("INSERT INTO web_test.note (tenant_id, text) VALUES ($1, $2)", &[&tenant.as_str(), &text]).await?;
+    if request.header("x-signature") != Some("good") {
+        return Err(Problem::new(codes::UNAUTHORIZED).detail("the signature is wrong"));
+    }
+    tx.commit().await?;
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
 fn routes(hold: Arc<Hold>) -> Routes {
     Routes::new()
         .post("/api/notes", Access::role("notes:write"), move |command| write_note(command, hold.clone()))
@@ -111,6 +131,8 @@ fn routes(hold: Arc<Hold>) -> Routes {
         .post("/api/accepted", Access::role("notes:write"), accept_note)
         .request("note.write.v1")
         .idempotency(Idempotency::Optional)
+        .post("/api/import", Access::role("notes:write"), import_notes)
+        .post("/hooks/notes", Access::public(), signed_note)
         .get("/api/numbers/{number}", Access::public(), show_number)
 }
 
