@@ -56,7 +56,7 @@ impl Bench {
         admin.batch_execute(&format!("CREATE DATABASE {name}")).await?;
         let seen = Arc::new(Seen::default());
         let platform = Platform::assemble(vec![service::service(&seen, timed)])?;
-        let mut config = Config::load_with(None, |_| None)?;
+        let mut config = Config::load_with(None, &[], |_| None)?;
         config.database.url.clone_from(&url);
         config.database.pool_size = settings.clients + 8;
         let broker = PrivateBroker::start(settings, bus).await?;

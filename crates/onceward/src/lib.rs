@@ -22,7 +22,7 @@ pub mod story;
 pub mod telemetry;
 pub mod topology_state;
 
-pub use config::Config;
+pub use config::{Config, Section};
 pub use onceward_db::{self as db, Db, DbConfig, DbError, Migration, Migrations, RequiredTable, Row, Scope, Tx};
 pub use onceward_envelope::{
     self as envelope, Actor, CorrelationId, Envelope, EventType, IdempotencyKey, SchemaRegistry, TenantId,
@@ -35,7 +35,8 @@ pub use onceward_topology::{self as topology, Exchange, Queue, RetryBudget, Retr
 pub use onceward_transport as transport;
 pub use onceward_transport_postgres as transport_postgres;
 pub use onceward_web::{
-    self as web, Access, Caller, Command, Problem, ProblemCode, Reader, Response, Routes, StatusCode,
+    self as web, Access, Caller, Command, Idempotency, Problem, ProblemCode, Raw, Reader, Response, Routes,
+    SignedRequest, StatusCode,
 };
 pub use platform::{AssemblyError, Platform};
 pub use service::Service;

@@ -65,7 +65,7 @@ impl Platform {
 
     /// The routes of each service.
     pub fn routes(&self) -> Vec<(&'static str, Routes)> {
-        self.services.iter().filter_map(|service| Some((service.name, service.routes?()))).collect()
+        self.services.iter().filter_map(|service| Some((service.name, service.routes.as_ref()?()))).collect()
     }
 
     /// Every role that a route asks for.

@@ -4,6 +4,7 @@ use onceward_db::{Migrations, RequiredTable};
 use onceward_messaging::Consumer;
 use onceward_topology::{Schedule, Topology};
 use onceward_web::Routes;
+use std::sync::Arc;
 
 /// What a service is made of.
 #[derive(Clone)]
@@ -13,7 +14,7 @@ pub struct Service {
     pub(crate) required: Vec<RequiredTable>,
     pub(crate) schemas: Vec<&'static str>,
     pub(crate) topology: Topology,
-    pub(crate) routes: Option<fn() -> Routes>,
+    pub(crate) routes: Option<Arc<dyn Fn() -> Routes + Send + Sync>>,
     pub(crate) consumers: Vec<Consumer>,
     pub(crate) schedules: Vec<Schedule>,
 }
@@ -59,8 +60,8 @@ impl Service {
     }
 
     /// Its HTTP surface.
-    pub fn routes(mut self, routes: fn() -> Routes) -> Self {
-        self.routes = Some(routes);
+    pub fn routes(mut self, routes: impl Fn() -> Routes + Send + Sync + 'static) -> Self {
+        self.routes = Some(Arc::new(routes));
         self
     }
 

@@ -58,7 +58,7 @@ impl TestPlatform {
     /// The same with other settings than the tests' usual ones.
     pub fn with_config(database: TestDb, platform: Platform, change: impl FnOnce(&mut Config)) -> Self {
         onceward::cli::install_crypto();
-        let mut config = Config::load_with(None, |_| None).expect("the defaults are valid");
+        let mut config = Config::load_with(None, &[], |_| None).expect("the defaults are valid");
         config.database.url = database.url();
         config.auth.secret = SECRET.to_owned();
         config.bus.poll_ms = 200;

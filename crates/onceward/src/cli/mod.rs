@@ -12,7 +12,11 @@ mod topology;
 mod trace;
 mod up;
 
-use crate::{Config, Platform, Service, telemetry};
+use crate::{
+    Config, Platform, Service,
+    config::{ConfigError, Section},
+    telemetry,
+};
 use clap::{Parser, Subcommand};
 use std::{path::PathBuf, process::ExitCode};
 
@@ -70,21 +74,39 @@ struct Cli {
     command: Command,
 }
 
+/// What a program consists of: services as they are, or services that are made from their settings.
+pub struct Services {
+    sections: Vec<Section>,
+    make: Box<dyn FnOnce(&Config) -> Result<Vec<Service>, ConfigError>>,
+}
+
+impl Services {
+    /// Services that `make` makes once the settings, with these sections, are read.
+    pub fn configured(
+        sections: &[Section],
+        make: impl FnOnce(&Config) -> Result<Vec<Service>, ConfigError> + 'static,
+    ) -> Self {
+        Self { sections: sections.to_vec(), make: Box::new(make) }
+    }
+}
+
+impl From<Vec<Service>> for Services {
+    fn from(services: Vec<Service>) -> Self {
+        Self::configured(&[], |_| Ok(services))
+    }
+}
+
 /// The `main` of a program that consists of `services`.
-pub fn main(services: Vec<Service>) -> ExitCode {
+pub fn main(services: impl Into<Services>) -> ExitCode {
     let cli = Cli::parse();
     run(services, cli.common, cli.command)
 }
 
 /// Runs one command. Exit codes: 0 done, 1 failed, 2 the settings or arguments are wrong, 3 there was nothing to act on.
-pub fn run(services: Vec<Service>, common: Common, command: Command) -> ExitCode {
-    let config = match Config::load(common.config.as_deref()) {
-        Ok(config) => config,
-        Err(error) => return fail(2, &error.into()),
-    };
-    let platform = match Platform::assemble(services) {
-        Ok(platform) => platform,
-        Err(error) => return fail(2, &error.into()),
+pub fn run(services: impl Into<Services>, common: Common, command: Command) -> ExitCode {
+    let (config, platform) = match prepare(services.into(), &common) {
+        Ok(prepared) => prepared,
+        Err(error) => return fail(2, &error),
     };
     install_crypto();
     let runtime = match tokio::runtime::Runtime::new() {
@@ -97,6 +119,12 @@ pub fn run(services: Vec<Service>, common: Common, command: Command) -> ExitCode
         Ok(code) => code,
         Err(error) => fail(1, &error),
     }
+}
+
+fn prepare(services: Services, common: &Common) -> anyhow::Result<(Config, Platform)> {
+    let config = Config::load(common.config.as_deref(), &services.sections)?;
+    let platform = Platform::assemble((services.make)(&config)?)?;
+    Ok((config, platform))
 }
 
 async fn dispatch(platform: Platform, config: Config, command: Command) -> anyhow::Result<ExitCode> {

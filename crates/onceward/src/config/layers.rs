@@ -1,7 +1,6 @@
 //! Laying the file and the environment over the defaults.
 
-use super::{ConfigError, DEFAULT};
-use serde::de::DeserializeOwned;
+use super::{Config, ConfigError, DEFAULT, Section};
 use std::path::Path;
 use toml::{Table, Value};
 
@@ -15,11 +14,15 @@ const SPECIFIED: &[(&str, &str, &str)] = &[
     ("RABBIT_PREFETCH", "bus", "prefetch"),
 ];
 
-pub(super) fn merge<C: DeserializeOwned>(
+pub(super) fn merge(
     file: Option<&Path>,
+    sections: &[Section],
     env: impl Fn(&str) -> Option<String>,
-) -> Result<C, ConfigError> {
+) -> Result<Config, ConfigError> {
     let mut table: Table = DEFAULT.parse().expect("the default file is valid TOML");
+    for section in sections {
+        table.insert(section.name.to_owned(), Value::Table(section.table()));
+    }
     let mut problems = Vec::new();
     if let Some(path) = file {
         match read(path) {
@@ -31,8 +34,7 @@ pub(super) fn merge<C: DeserializeOwned>(
         let Value::Table(settings) = settings else { continue };
         for (name, value) in settings {
             let own = format!("ONCEWARD_{}_{}", section.to_uppercase(), name.to_uppercase());
-            let specified = SPECIFIED.iter().find(|(_, s, n)| s == section && n == name).map(|(env, _, _)| *env);
-            for variable in specified.into_iter().chain([own.as_str()]) {
+            for variable in specified(sections, section, name).chain([own.as_str()]) {
                 if let Some(text) = env(variable) {
                     match parse(&text, value) {
                         Ok(parsed) => *value = parsed,
@@ -45,7 +47,20 @@ pub(super) fn merge<C: DeserializeOwned>(
     if !problems.is_empty() {
         return Err(ConfigError(problems));
     }
-    Value::Table(table).try_into().map_err(|error: toml::de::Error| ConfigError(vec![error.message().to_owned()]))
+    let services: Table =
+        sections.iter().filter_map(|section| Some((section.name.to_owned(), table.remove(section.name)?))).collect();
+    let config: Result<Config, toml::de::Error> = Value::Table(table).try_into();
+    config.map(|config| Config { services, ..config }).map_err(|error| ConfigError(vec![error.message().to_owned()]))
+}
+
+/// The names that the specification gives to a setting.
+fn specified<'a>(sections: &'a [Section], section: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
+    let ours = SPECIFIED.iter().filter(move |(_, s, n)| *s == section && *n == name).map(|(env, _, _)| *env);
+    let of_services = sections.iter().filter(move |declared| declared.name == section);
+    ours.chain(
+        of_services
+            .flat_map(move |declared| declared.specified.iter().filter(move |(_, n)| *n == name).map(|(env, _)| *env)),
+    )
 }
 
 fn read(path: &Path) -> Result<Table, String> {
@@ -73,9 +88,11 @@ fn lay_over(table: &mut Table, given: Table, problems: &mut Vec<String>) {
 fn parse(text: &str, default: &Value) -> Result<Value, String> {
     match default {
         Value::Integer(_) => text
-            .parse::<u32>()
-            .map(|number| Value::Integer(i64::from(number)))
-            .map_err(|_| format!("must be a whole number of 0 or more, not \"{text}\"")),
+            .parse::<i64>()
+            .ok()
+            .filter(|number| *number >= 0)
+            .map(Value::Integer)
+            .ok_or_else(|| format!("must be a whole number of 0 or more, not \"{text}\"")),
         Value::Boolean(_) => text.parse().map(Value::Boolean).map_err(|_| "must be true or false".to_owned()),
         _ => Ok(Value::String(text.to_owned())),
     }

@@ -1,6 +1,9 @@
 //! Settings: the commented default file, a file that differs from it, the environment; in this order.
 
 mod layers;
+mod section;
+
+pub use section::Section;
 
 use onceward_db::DbConfig;
 use onceward_messaging::relay::RelayConfig;
@@ -25,6 +28,8 @@ pub struct Config {
     pub retention: Keep,
     pub shutdown: Shutdown,
     pub telemetry: Telemetry,
+    #[serde(skip)]
+    services: toml::Table,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -131,14 +136,18 @@ pub enum LogFormat {
 pub struct ConfigError(pub Vec<String>);
 
 impl Config {
-    /// Reads the settings. `file` holds what differs from the defaults.
-    pub fn load(file: Option<&Path>) -> Result<Self, ConfigError> {
-        Self::load_with(file, |name| std::env::var(name).ok())
+    /// Reads the settings. `file` holds what differs from the defaults; `sections` are those of services.
+    pub fn load(file: Option<&Path>, sections: &[Section]) -> Result<Self, ConfigError> {
+        Self::load_with(file, sections, |name| std::env::var(name).ok())
     }
 
     /// The same with another environment, for tests.
-    pub fn load_with(file: Option<&Path>, env: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
-        let config: Self = layers::merge(file, env)?;
+    pub fn load_with(
+        file: Option<&Path>,
+        sections: &[Section],
+        env: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, ConfigError> {
+        let config = layers::merge(file, sections, env)?;
         let problems = config.problems();
         if problems.is_empty() { Ok(config) } else { Err(ConfigError(problems)) }
     }
@@ -301,7 +310,7 @@ mod tests {
 
     #[test]
     fn the_default_file_is_a_complete_configuration() {
-        let config = Config::load_with(None, |_| None).unwrap();
+        let config = Config::load_with(None, &[], |_| None).unwrap();
         assert_eq!(config.database.pool_size, 16);
         assert_eq!(config.http.listen, "127.0.0.1:8080");
     }
@@ -314,7 +323,7 @@ mod tests {
             "OUTBOX_DISPATCH_INTERVAL_MS" => Some("250".to_owned()),
             _ => None,
         };
-        let config = Config::load_with(None, env).unwrap();
+        let config = Config::load_with(None, &[], env).unwrap();
         assert_eq!((config.http.listen.as_str(), config.bus.poll_ms), ("0.0.0.0:9", 250));
         assert_eq!(config.database.url, "postgres://x");
     }
@@ -326,7 +335,31 @@ mod tests {
             "ONCEWARD_HTTP_MAX_BODY_BYTES" => Some("-1".to_owned()),
             _ => None,
         };
-        let problems = Config::load_with(None, env).unwrap_err().0;
+        let problems = Config::load_with(None, &[], env).unwrap_err().0;
         assert_eq!(problems.len(), 2, "{problems:?}");
+    }
+
+    #[test]
+    fn a_service_has_a_section_of_its_own_with_names_the_specification_gives() {
+        #[derive(Debug, Deserialize, PartialEq)]
+        struct Settings {
+            max_minor: u64,
+            providers: String,
+        }
+        let section = Section {
+            name: "lending",
+            defaults: "max_minor = 500000000\nproviders = \"mock\"",
+            specified: &[("PAYMENT_MAX_MINOR", "max_minor")],
+        };
+        let defaults = Settings { max_minor: 500_000_000, providers: "mock".into() };
+        assert_eq!(section.default::<Settings>(), defaults);
+        let load = |variable: &'static str, text: &'static str| {
+            let config = Config::load_with(None, &[section], |name| (name == variable).then(|| text.to_owned()))?;
+            config.section::<Settings>(&section)
+        };
+        assert_eq!(load("-", "").unwrap(), defaults);
+        assert_eq!(load("PAYMENT_MAX_MINOR", "9000000000").unwrap().max_minor, 9_000_000_000);
+        assert_eq!(load("ONCEWARD_LENDING_PROVIDERS", "stripe").unwrap().providers, "stripe");
+        assert!(load("PAYMENT_MAX_MINOR", "-1").unwrap_err().0[0].contains("PAYMENT_MAX_MINOR"));
     }
 }
