@@ -9,9 +9,10 @@ use std::sync::{
 use tokio::sync::oneshot;
 
 const PREFETCH: usize = 50;
-const CONCURRENCY: usize = 2;
 const BACKLOG: i64 = 20_000;
 
+/// With one worker: how far others get while the one that has the small tenant's message waits for a processor is up to the
+/// machine.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tenant_with_a_long_backlog_delays_another_by_no_more_than_a_batch() {
     let big = Arc::new(AtomicUsize::new(0));
@@ -27,7 +28,7 @@ async fn a_tenant_with_a_long_backlog_delays_another_by_no_more_than_a_batch() {
         Box::pin(async { Ok(()) })
     });
     let queue = Queue::work(crate::support::QUEUE).dead_letter("probe.dlq").shards(8);
-    let consumer = consumer(probe).prefetch(PREFETCH).concurrency(CONCURRENCY);
+    let consumer = consumer(probe).prefetch(PREFETCH).concurrency(1);
     let mut platform = platform(queue, consumer).await;
     for start in (0..BACKLOG).step_by(2_000) {
         publish(platform.db(), "big", (start..start + 2_000).map(|n| numbered("big", "one of many", n))).await;
@@ -42,8 +43,8 @@ async fn a_tenant_with_a_long_backlog_delays_another_by_no_more_than_a_batch() {
     let before = big.load(Ordering::SeqCst);
     let between = small.await.expect("it is handled").saturating_sub(before);
     assert!(before < 19_000, "the backlog was over before it could matter: {before} handled");
-    // Turns in hand are finished, and each worker may have begun one more before it heard.
-    assert!(between <= PREFETCH * (CONCURRENCY + 1), "{between} of the big tenant's came first");
+    // The turn in hand is finished, and the next one may hold messages of both.
+    assert!(between <= PREFETCH * 2, "{between} of the big tenant's came first");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
