@@ -128,25 +128,26 @@ async fn what_is_too_large_for_its_topic_is_refused_and_the_others_keep_their_or
 #[tokio::test(flavor = "multi_thread")]
 async fn after_an_error_in_the_middle_the_same_broker_publishes_in_order() {
     use RDKafkaRespErr::*;
-    let errors = [
-        RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED,
-        RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED,
-        RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER,
-        RD_KAFKA_RESP_ERR_UNSUPPORTED_VERSION,
-    ];
-    for error in errors {
-        let (mock, queue) = (tokio::task::spawn_blocking(Mock::start).await.expect("a cluster"), unique("error"));
-        let topology = simple(&queue);
-        mock.make_topics(&topology);
-        let broker = broker(mock.url(), &topology);
-        broker.declare().await.expect("it can be declared");
-        send(&broker, numbers(&queue, 0..10)).await;
-        mock.answer(RDKafkaApiKey::Produce, &[error]);
-        let failed = broker.publish(numbers(&queue, 10..400)).await;
-        assert!(matches!(failed, Err(BrokerError::Unavailable(_))), "{error:?}: {failed:?}");
-        send(&broker, numbers(&queue, 10..400)).await;
-        assert_eq!(first_times(&broker, &queue, "399").await, texts(0..400), "{error:?}");
-    }
+    tokio::join!(
+        publish_over(RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED),
+        publish_over(RD_KAFKA_RESP_ERR_CLUSTER_AUTHORIZATION_FAILED),
+        publish_over(RD_KAFKA_RESP_ERR_OUT_OF_ORDER_SEQUENCE_NUMBER),
+        publish_over(RD_KAFKA_RESP_ERR_UNSUPPORTED_VERSION),
+    );
+}
+
+async fn publish_over(error: RDKafkaRespErr) {
+    let (mock, queue) = (tokio::task::spawn_blocking(Mock::start).await.expect("a cluster"), unique("error"));
+    let topology = simple(&queue);
+    mock.make_topics(&topology);
+    let broker = broker(mock.url(), &topology);
+    broker.declare().await.expect("it can be declared");
+    send(&broker, numbers(&queue, 0..10)).await;
+    mock.answer(RDKafkaApiKey::Produce, &[error]);
+    let failed = broker.publish(numbers(&queue, 10..400)).await;
+    assert!(matches!(failed, Err(BrokerError::Unavailable(_))), "{error:?}: {failed:?}");
+    send(&broker, numbers(&queue, 10..400)).await;
+    assert_eq!(first_times(&broker, &queue, "399").await, texts(0..400), "{error:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
