@@ -93,7 +93,11 @@ fn parse(text: &str, default: &Value) -> Result<Value, String> {
             .filter(|number| *number >= 0)
             .map(Value::Integer)
             .ok_or_else(|| format!("must be a whole number of 0 or more, not \"{text}\"")),
-        Value::Boolean(_) => text.parse().map(Value::Boolean).map_err(|_| "must be true or false".to_owned()),
+        Value::Boolean(_) => match text {
+            "true" | "1" => Ok(Value::Boolean(true)),
+            "false" | "0" => Ok(Value::Boolean(false)),
+            _ => Err("must be true or false (1 or 0)".to_owned()),
+        },
         _ => Ok(Value::String(text.to_owned())),
     }
 }

@@ -1,0 +1,97 @@
+-- Borrowers, products and loans. Amounts are integer minor units; every key begins with the tenant.
+
+CREATE TABLE lending.borrower_entities (
+    tenant_id          text        NOT NULL,
+    borrower_entity_id uuid        NOT NULL,
+    kind               text        NOT NULL CHECK (kind IN ('person', 'organisation')),
+    display_name       text        NOT NULL CHECK (display_name <> ''),
+    email              text,
+    external_ref       text,
+    created_at         timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (tenant_id, borrower_entity_id),
+    UNIQUE (tenant_id, external_ref)
+);
+SELECT onceward_meta.protect('lending.borrower_entities');
+
+-- Old SQL knows borrower_entities by this name. The view sees what its reader may see.
+CREATE VIEW lending.borrowers WITH (security_invoker = true) AS SELECT * FROM lending.borrower_entities;
+
+-- A product's terms. A version is never changed: a loan keeps the one it was made with.
+CREATE TABLE lending.product_policy (
+    tenant_id  text        NOT NULL,
+    code       text        NOT NULL,
+    version    int         NOT NULL CHECK (version > 0),
+    policy     jsonb       NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (tenant_id, code, version)
+);
+SELECT onceward_meta.protect('lending.product_policy');
+
+CREATE TABLE lending.loan (
+    tenant_id          text        NOT NULL,
+    loan_id            uuid        NOT NULL,
+    borrower_entity_id uuid        NOT NULL,
+    product_code       text        NOT NULL,
+    product_version    int         NOT NULL,
+    -- The policy as it is in force for this loan: the product's, and what a modification changed.
+    policy             jsonb       NOT NULL,
+    status             text        NOT NULL DEFAULT 'created' CHECK (status IN
+                           ('created', 'active', 'in_modification', 'bankruptcy', 'paid_off', 'charged_off', 'closed')),
+    principal_minor    bigint      NOT NULL CHECK (principal_minor > 0),
+    currency           text        NOT NULL CHECK (currency ~ '^[A-Z]{3}$'),
+    start_date         date        NOT NULL,
+    funded_on          date,
+    -- Interest is posted up to and without this day.
+    accrued_to         date,
+    version            int         NOT NULL DEFAULT 1,
+    created_at         timestamptz NOT NULL DEFAULT now(),
+    updated_at         timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (tenant_id, loan_id),
+    FOREIGN KEY (tenant_id, borrower_entity_id) REFERENCES lending.borrower_entities ON DELETE RESTRICT,
+    FOREIGN KEY (tenant_id, product_code, product_version) REFERENCES lending.product_policy ON DELETE RESTRICT
+);
+SELECT onceward_meta.protect('lending.loan');
+CREATE INDEX loan_of_borrower ON lending.loan (tenant_id, borrower_entity_id);
+CREATE INDEX loan_to_accrue ON lending.loan (tenant_id, accrued_to)
+    WHERE status IN ('active', 'in_modification', 'bankruptcy');
+
+-- The amortisation schedule in force.
+CREATE TABLE lending.instalment (
+    tenant_id           text   NOT NULL,
+    loan_id             uuid   NOT NULL,
+    number              int    NOT NULL CHECK (number > 0),
+    due_date            date   NOT NULL,
+    payment_minor       bigint NOT NULL,
+    interest_minor      bigint NOT NULL,
+    principal_minor     bigint NOT NULL,
+    escrow_minor        bigint NOT NULL DEFAULT 0,
+    balance_after_minor bigint NOT NULL CHECK (balance_after_minor >= 0),
+    late_fee_event_id   uuid,
+    PRIMARY KEY (tenant_id, loan_id, number),
+    FOREIGN KEY (tenant_id, loan_id) REFERENCES lending.loan ON DELETE CASCADE
+);
+SELECT onceward_meta.protect('lending.instalment');
+CREATE INDEX instalment_due ON lending.instalment (tenant_id, due_date);
+
+-- How a command that was accepted went on: what GET …/status reads.
+CREATE TABLE lending.command_status (
+    tenant_id      text        NOT NULL,
+    correlation_id text        NOT NULL,
+    kind           text        NOT NULL,
+    subject_id     uuid        NOT NULL,
+    state          text        NOT NULL CHECK (state IN ('processing', 'done', 'refused')),
+    detail         text,
+    updated_at     timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (tenant_id, correlation_id, kind, subject_id)
+);
+SELECT onceward_meta.protect('lending.command_status');
+CREATE INDEX command_status_of_subject ON lending.command_status (tenant_id, subject_id, updated_at DESC);
+
+-- Features that differ for a tenant from what the settings say.
+CREATE TABLE lending.tenant_feature (
+    tenant_id text    NOT NULL,
+    feature   text    NOT NULL,
+    enabled   boolean NOT NULL,
+    PRIMARY KEY (tenant_id, feature)
+);
+SELECT onceward_meta.protect('lending.tenant_feature');
