@@ -47,6 +47,7 @@ pub const MIGRATIONS: Migrations = Migrations {
         Migration { name: "0004_buses", sql: include_str!("../migrations/0004_buses.sql") },
         Migration { name: "0005_triage", sql: include_str!("../migrations/0005_triage.sql") },
         Migration { name: "0006_story", sql: include_str!("../migrations/0006_story.sql") },
+        Migration { name: "0007_plans", sql: include_str!("../migrations/0007_plans.sql") },
     ],
 };
 

@@ -131,7 +131,7 @@ async fn published(bench: &Bench) -> anyhow::Result<()> {
     let owner = bench.owner().await?;
     while owner.query_one(store::UNREAD_LANES, &[]).await?.get::<_, i64>(0) > 0 {
         anyhow::ensure!(Instant::now() < patience, "the outbox was not drained in time");
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
     Ok(())
 }
