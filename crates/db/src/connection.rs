@@ -5,8 +5,26 @@ use futures_util::future::BoxFuture;
 use std::any::Any;
 use tokio_postgres::{Row, Statement, types::ToSql};
 
+/// When a buffer is written, among those of one commit. The order is the same for everybody, so the locks that are
+/// taken by it cannot deadlock. Each stage has one kind of buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// What was done, for the record.
+    Records,
+    /// What is published.
+    Messages,
+}
+
+impl Stage {
+    pub(crate) const COUNT: usize = 2;
+}
+
 /// Rows gathered during a transaction and written by one statement just before its commit.
 pub trait CommitBuffer: Send + Sync {
+    /// When it is written.
+    fn stage() -> Stage
+    where
+        Self: Sized;
     /// How many entries are held; savepoints remember it.
     fn len(&self) -> usize;
     /// True when there is nothing to write.

@@ -12,6 +12,7 @@ mod connection;
 pub mod error;
 pub mod listen;
 pub mod migrate;
+mod pipeline;
 pub mod pool;
 pub mod requirements;
 mod scope;
@@ -20,7 +21,7 @@ pub mod tx;
 pub mod undo;
 
 pub use config::DbConfig;
-pub use connection::{CommitBuffer, Connection};
+pub use connection::{CommitBuffer, Connection, Stage};
 pub use error::DbError;
 pub use migrate::{Migration, Migrations};
 pub use pool::{Db, PoolStatus};

@@ -1,15 +1,18 @@
 //! Transactions that carry a tenant and an actor.
 //!
 //! A [`Tx`] saves round trips without asking its caller to think of it: `BEGIN` and the tenant
-//! travel with the first statement, and what was buffered for the end (messages to publish)
-//! travels with `COMMIT`.
+//! travel with the first statement, and what was buffered for the end (records of what was done,
+//! messages to publish) travels with `COMMIT`.
 //!
-//! Publishing at the end is not only faster. The lock that makes the order of one key's messages
-//! equal the order of their commits is held for the commit alone, and it is taken after every
-//! business lock, so it cannot be part of a deadlock.
+//! Writing at the end is not only faster. The locks that make the order of a tenant's records, and
+//! of one key's messages, equal the order of their commits are held for the commit alone, and they
+//! are taken after every business lock, in one order, so they cannot be part of a deadlock.
 
-use crate::{CommitBuffer, Connection, DbError, Scope};
-use futures_util::future::join;
+use crate::{
+    CommitBuffer, Connection, DbError, Scope, Stage,
+    pipeline::{Broken, pipeline},
+};
+use futures_util::future::{BoxFuture, join};
 use onceward_envelope::TenantId;
 use std::{
     any::Any,
@@ -21,12 +24,13 @@ use std::{
 };
 use tokio_postgres::{Row, types::ToSql};
 
-/// A point to return to. Messages published after it are forgotten with it.
+/// A point to return to. What was recorded and published after it is forgotten with it.
 #[derive(Clone, Copy, Debug)]
 #[must_use = "release it or roll back to it"]
 pub struct Savepoint {
     depth: u32,
-    buffered: usize,
+    /// How much each buffer held.
+    buffered: [usize; Stage::COUNT],
 }
 
 impl Savepoint {
@@ -44,7 +48,8 @@ pub struct Tx {
     started: AtomicBool,
     failed: AtomicBool,
     savepoints: u32,
-    buffer: Option<Box<dyn CommitBuffer>>,
+    /// In the order of their stages.
+    buffers: [Option<Box<dyn CommitBuffer>>; Stage::COUNT],
     context: Option<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -62,7 +67,7 @@ impl Tx {
             started: AtomicBool::new(false),
             failed: AtomicBool::new(false),
             savepoints: 0,
-            buffer: None,
+            buffers: [const { None }; Stage::COUNT],
             context,
         }
     }
@@ -130,16 +135,18 @@ impl Tx {
     /// Sets a savepoint, with the next statement.
     pub fn savepoint(&mut self) -> Savepoint {
         self.savepoints += 1;
-        let savepoint =
-            Savepoint { depth: self.savepoints, buffered: self.buffer.as_ref().map_or(0, |buffer| buffer.len()) };
+        let buffered = self.buffers.each_ref().map(|buffer| buffer.as_ref().map_or(0, |buffer| buffer.len()));
+        let savepoint = Savepoint { depth: self.savepoints, buffered };
         self.queue(&savepoint.statement());
         savepoint
     }
 
-    /// Undoes everything since `savepoint`, also what was published; the savepoint remains.
+    /// Undoes everything since `savepoint`, also what was recorded and published; the savepoint remains.
     pub async fn rollback_to(&mut self, savepoint: Savepoint) -> Result<(), DbError> {
-        if let Some(buffer) = &mut self.buffer {
-            buffer.truncate(savepoint.buffered);
+        for (buffer, len) in self.buffers.iter_mut().zip(savepoint.buffered) {
+            if let Some(buffer) = buffer {
+                buffer.truncate(len);
+            }
         }
         self.savepoints = savepoint.depth;
         if self.lock_prelude().contains(&savepoint.statement()) {
@@ -165,13 +172,13 @@ impl Tx {
         }
     }
 
-    /// The buffer written with the commit, made by `new` at first use.
+    /// The buffer of this kind that is written with the commit, made by `new` at first use.
     pub fn buffer<B: CommitBuffer + 'static>(&mut self, new: impl FnOnce() -> B) -> &mut B {
-        self.buffer
+        self.buffers[B::stage() as usize]
             .get_or_insert_with(|| Box::new(new()))
             .as_any()
             .downcast_mut()
-            .expect("a transaction has one kind of commit buffer")
+            .expect("a stage has one kind of commit buffer")
     }
 
     /// Writes what is buffered and commits, in one round trip.
@@ -179,31 +186,43 @@ impl Tx {
         if self.failed.load(Ordering::Acquire) {
             return Err(DbError::Aborted);
         }
-        let buffer = self.buffer.take().filter(|buffer| !buffer.is_empty());
-        if buffer.is_none() && !self.started.load(Ordering::Acquire) {
+        let buffers = std::mem::take(&mut self.buffers).map(|buffer| buffer.filter(|buffer| !buffer.is_empty()));
+        if buffers.iter().any(Option::is_some) {
+            self.write_and_commit(&buffers).await?;
+        } else if self.started.load(Ordering::Acquire) {
+            self.queue("COMMIT");
+            let statements = std::mem::take(&mut *self.lock_prelude());
+            self.end(&statements.join("; ")).await?;
+        } else {
             self.lock_prelude().clear();
             return Ok(());
         }
-        match &buffer {
-            Some(buffer) => {
-                let connection = self.connection();
-                let statement = self.note(connection.prepare(buffer.statement()).await)?;
-                let write = self.after_prelude(buffer.write(connection, &statement));
-                let (written, committed) = join(write, self.end("COMMIT")).await;
-                // Both are on their way at once, so a connection lost before either answer leaves it open.
-                written.map_err(unknown_if_lost)?;
-                committed?;
-                self.started.store(false, Ordering::Release);
-                buffer.committed();
-            }
-            None => {
-                self.queue("COMMIT");
-                let statements = std::mem::take(&mut *self.lock_prelude());
-                self.end(&statements.join("; ")).await?;
-                self.started.store(false, Ordering::Release);
-            }
-        }
+        self.started.store(false, Ordering::Release);
+        buffers.iter().flatten().for_each(|buffer| buffer.committed());
         Ok(())
+    }
+
+    /// Sends what is queued, the buffers and `COMMIT`, one behind the other.
+    async fn write_and_commit(&self, buffers: &[Option<Box<dyn CommitBuffer>>]) -> Result<(), DbError> {
+        let connection = self.connection();
+        let mut statements = Vec::with_capacity(buffers.len());
+        for buffer in buffers.iter().flatten() {
+            statements.push(self.note(connection.prepare(buffer.statement()).await)?);
+        }
+        let prelude = std::mem::take(&mut *self.lock_prelude()).join("; ");
+        let mut operations: Vec<BoxFuture<'_, _>> = Vec::with_capacity(buffers.len() + 2);
+        if !prelude.is_empty() {
+            self.started.store(true, Ordering::Release);
+            operations.push(Box::pin(connection.batch(&prelude)));
+        }
+        let written = buffers.iter().flatten().zip(&statements);
+        operations.extend(written.map(|(buffer, statement)| buffer.write(connection, statement)));
+        operations.push(Box::pin(self.end("COMMIT")));
+        pipeline(operations).await.map_err(|broken| match broken {
+            Broken::Unsent(error) => error,
+            // COMMIT is on its way, so a connection lost before any of the answers leaves it open.
+            Broken::Sent(error) => unknown_if_lost(error),
+        })
     }
 
     /// A statement failed since the last savepoint that was returned to, so nothing more can succeed.

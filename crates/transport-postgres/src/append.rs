@@ -7,7 +7,7 @@ use crate::{
 };
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
-use onceward_db::{CommitBuffer, Connection, DbError, Tx};
+use onceward_db::{CommitBuffer, Connection, DbError, Stage, Tx};
 use onceward_envelope::Envelope;
 use onceward_topology::Topic;
 use onceward_transport::TransportError;
@@ -121,6 +121,10 @@ impl AppendBuffer {
 }
 
 impl CommitBuffer for AppendBuffer {
+    fn stage() -> Stage {
+        Stage::Messages
+    }
+
     fn len(&self) -> usize {
         self.rows.len()
     }

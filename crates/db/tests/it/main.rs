@@ -1,5 +1,6 @@
 //! The database layer on a real PostgreSQL.
 
+mod buffers;
 mod isolation;
 mod listen;
 mod migrations;

@@ -1,7 +1,7 @@
 //! Savepoints: nested, unsent, after errors, and with what was buffered for the commit.
 
 use crate::support::{connect, migrated, note, seen_in, tenant, visible};
-use onceward_db::{CommitBuffer, Connection, DbError};
+use onceward_db::{CommitBuffer, Connection, DbError, Stage};
 use std::{any::Any, future::Future, pin::Pin};
 use tokio_postgres::Statement;
 
@@ -100,6 +100,9 @@ async fn the_tenant_is_the_same_after_a_rollback_as_before_it() {
 struct Notes(Vec<i32>);
 
 impl CommitBuffer for Notes {
+    fn stage() -> Stage {
+        Stage::Messages
+    }
     fn len(&self) -> usize {
         self.0.len()
     }
