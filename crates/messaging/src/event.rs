@@ -21,6 +21,11 @@ pub trait Event: Serialize + DeserializeOwned + Send + Sync {
         None
     }
 
+    /// The story it belongs to, if not that of the transaction that publishes it: see [`crate::NewMessage::correlated_by`].
+    fn correlation_id(&self) -> Option<String> {
+        None
+    }
+
     /// The aggregate's type and id, for people who look into the outbox.
     fn aggregate(&self) -> Option<(String, String)> {
         None

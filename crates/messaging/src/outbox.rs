@@ -3,8 +3,8 @@
 use crate::Event;
 use onceward_db::Tx;
 use onceward_envelope::{
-    Clock, ENVELOPE_SCHEMA_VERSION, Envelope, EventType, IdempotencyKey, Ids, SchemaError, SchemaRegistry, SystemClock,
-    SystemIds, TenantId,
+    Clock, CorrelationId, ENVELOPE_SCHEMA_VERSION, Envelope, EventType, IdempotencyKey, Ids, SchemaError,
+    SchemaRegistry, SystemClock, SystemIds, TenantId,
 };
 use onceward_topology::{Queue, Topic};
 use onceward_transport::{DeadReason, Delivery, TransportError};
@@ -82,6 +82,8 @@ pub struct NewMessage {
     pub delay: Option<Duration>,
     /// 0 is the lowest; queues without priorities ignore it.
     pub priority: u8,
+    /// The story it belongs to, if not that of the transaction.
+    pub correlation_id: Option<String>,
 }
 
 impl NewMessage {
@@ -97,6 +99,7 @@ impl NewMessage {
             extensions: Map::new(),
             delay: None,
             priority: 0,
+            correlation_id: None,
         }
     }
 
@@ -107,6 +110,7 @@ impl NewMessage {
             ordering_key: event.ordering_key(),
             idempotency_key: event.idempotency_key(),
             aggregate: event.aggregate(),
+            correlation_id: event.correlation_id(),
             ..Self::new(E::TYPE, event.topic(tenant), payload)
         })
     }
@@ -120,6 +124,13 @@ impl NewMessage {
     /// Sets the idempotency key.
     pub fn once_per(mut self, key: impl Into<String>) -> Self {
         self.idempotency_key = Some(key.into());
+        self
+    }
+
+    /// Makes it part of another story than the transaction's. The envelope still names what caused it, goes on with the
+    /// same trace, and names the story it came from in [`PARENT_CORRELATION`].
+    pub fn correlated_by(mut self, correlation_id: impl Into<String>) -> Self {
+        self.correlation_id = Some(correlation_id.into());
         self
     }
 
@@ -159,6 +170,9 @@ pub async fn send(tx: &mut Tx, message: NewMessage) -> Result<Uuid, PublishError
     append::append(&publisher.bus, tx, outgoing).await?;
     Ok(id)
 }
+
+/// The extension attribute of a message that began a story of its own: the correlation id of the story it came from.
+pub const PARENT_CORRELATION: &str = "parentCorrelationId";
 
 /// The extension attribute that tells why a copy of a message lies with the dead letters.
 pub(crate) const DEAD_LETTER: &str = "deadLetter";
@@ -214,17 +228,25 @@ impl Publisher {
             None => IdempotencyKey::from(event_id),
         };
         let scope = tx.scope();
+        let (correlation_id, extensions) = match message.correlation_id {
+            Some(own) if own != scope.correlation_id.as_str() => {
+                let mut extensions = message.extensions;
+                extensions.insert(PARENT_CORRELATION.to_owned(), scope.correlation_id.as_str().into());
+                (CorrelationId::new(own).map_err(|error| invalid(&error))?, extensions)
+            }
+            _ => (scope.correlation_id.clone(), message.extensions),
+        };
         let envelope = Envelope {
             event_id,
             event_type,
             schema_version: ENVELOPE_SCHEMA_VERSION,
             tenant_id: tenant,
-            correlation_id: scope.correlation_id.clone(),
+            correlation_id,
             causation_id: scope.causation_id.clone(),
             idempotency_key,
             actor: scope.actor.user_id.is_some().then(|| scope.actor.clone()),
             occurred_at: self.clock.now(),
-            extensions: message.extensions,
+            extensions,
             payload: message.payload,
             trace: scope.trace.clone(),
         };

@@ -202,3 +202,25 @@ async fn the_outbox_shows_a_message_by_the_specifications_names() {
     let rows = other.query("SELECT FROM onceward.outbox_messages", &[]).await.expect("it may look");
     assert!(rows.is_empty(), "another tenant sees the outbox");
 }
+
+#[tokio::test]
+async fn a_message_may_begin_a_story_of_its_own_and_still_names_its_cause_and_where_it_came_from() {
+    let platform = platform().await;
+    let owner = platform.database().owner().await;
+    let mut acting = scope("acme");
+    acting.causation_id = Some("the cause".to_owned());
+    let came_from = acting.correlation_id.to_string();
+    let mut tx = platform.db().begin(acting).await.expect("a connection");
+    outbox::send(&mut tx, job("acme", "own").correlated_by("payment:7")).await.expect("accepted");
+    outbox::send(&mut tx, job("acme", "same").correlated_by(&came_from)).await.expect("accepted");
+    let wrong = outbox::send(&mut tx, job("acme", "wrong").correlated_by("two\nlines")).await;
+    assert!(matches!(wrong, Err(PublishError::Invalid(_))), "{wrong:?}");
+    tx.commit().await.expect("it commits");
+    let stories = "SELECT correlation_id, causation_id, headers->'extensions'->>'parentCorrelationId'
+                   FROM onceward.outbox_messages ORDER BY id";
+    let rows = owner.query(stories, &[]).await.expect("rows");
+    let stories: Vec<(String, String, Option<String>)> =
+        rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect();
+    let cause = || "the cause".to_owned();
+    assert_eq!(stories, [("payment:7".to_owned(), cause(), Some(came_from.clone())), (came_from, cause(), None)]);
+}
