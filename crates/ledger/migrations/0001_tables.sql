@@ -1,0 +1,141 @@
+-- Double entry: events, their lines, and the balances that follow from them.
+--
+-- An event is a draft until it is finalised, and lines can be added only to a draft. Finalising checks the event and moves
+-- the balances; from then on it and its lines are there for good. The rules hang on the tables and not on the functions
+-- of 0002, so whoever writes here without them is bound as well.
+
+CREATE TABLE ledger.ledger_event (
+    tenant_id      text        NOT NULL CHECK (tenant_id <> ''),
+    event_id       uuid        NOT NULL,
+    loan_id        uuid        NOT NULL,
+    schema         text        NOT NULL,
+    correlation_id text        NOT NULL CHECK (length(correlation_id) BETWEEN 1 AND 255),
+    effective_date date        NOT NULL,
+    created_at     timestamptz NOT NULL DEFAULT now(),
+    finalized_at   timestamptz,
+    reverses       uuid,
+    note           text,
+    PRIMARY KEY (tenant_id, event_id),
+    CONSTRAINT ledger_event_correlation UNIQUE (tenant_id, correlation_id),
+    FOREIGN KEY (tenant_id, reverses) REFERENCES ledger.ledger_event
+) WITH (fillfactor = 70);                        -- room for the finalised version beside the draft
+CREATE UNIQUE INDEX ledger_event_reverses ON ledger.ledger_event (tenant_id, reverses) WHERE reverses IS NOT NULL;
+CREATE INDEX ledger_event_history ON ledger.ledger_event (tenant_id, loan_id, effective_date, event_id);
+
+CREATE TABLE ledger.ledger_entry (
+    tenant_id      text     NOT NULL,
+    event_id       uuid     NOT NULL,
+    line_no        smallint NOT NULL,
+    loan_id        uuid     NOT NULL,
+    account        text     NOT NULL COLLATE "C" CHECK (account IN (
+        'cash', 'loan_principal', 'interest_receivable', 'fees_receivable', 'escrow_liability', 'suspense',
+        'disbursement_clearing', 'interest_income', 'fee_income', 'recovery_income', 'charge_off_expense', 'opening_balance')),
+    currency       text     NOT NULL COLLATE "C" CHECK (currency ~ '^[A-Z]{3}$'),
+    debit_minor    bigint   NOT NULL,
+    credit_minor   bigint   NOT NULL,
+    memo           text     NOT NULL,
+    effective_date date     NOT NULL,
+    PRIMARY KEY (tenant_id, event_id, line_no),
+    FOREIGN KEY (tenant_id, event_id) REFERENCES ledger.ledger_event,
+    CONSTRAINT ledger_entry_one_side CHECK (
+        (debit_minor > 0 AND credit_minor = 0) OR (debit_minor = 0 AND credit_minor > 0))
+);
+
+-- Debits less credits of all finalised lines. A row is made at first use and never leaves.
+CREATE TABLE ledger.balance (
+    tenant_id     text   NOT NULL,
+    loan_id       uuid   NOT NULL,
+    account       text   NOT NULL COLLATE "C",
+    currency      text   NOT NULL COLLATE "C",
+    balance_minor bigint NOT NULL,
+    PRIMARY KEY (tenant_id, loan_id, account, currency)
+) WITH (fillfactor = 50);                        -- updated over and over, in place
+
+SELECT onceward_meta.protect('ledger.ledger_event', 'SELECT');
+SELECT onceward_meta.protect('ledger.ledger_entry', 'SELECT, INSERT');
+SELECT onceward_meta.protect('ledger.balance', 'SELECT, INSERT');
+-- The application may make drafts and finalise them. It cannot insert what is final already, nor touch anything else.
+GRANT INSERT (tenant_id, event_id, loan_id, schema, correlation_id, effective_date, reverses, note)
+    ON ledger.ledger_event TO onceward_app;
+GRANT UPDATE (finalized_at) ON ledger.ledger_event TO onceward_app;
+GRANT UPDATE (balance_minor) ON ledger.balance TO onceward_app;
+
+-- What is final stays, for the owner too, and lines never change at all. The condition stands in the trigger, so finalising
+-- does not pay for it.
+CREATE FUNCTION ledger.refuse_change() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+BEGIN
+    RAISE EXCEPTION 'the ledger keeps what is final: post a reversal instead of % on %', TG_OP, TG_TABLE_NAME
+        USING ERRCODE = 'object_not_in_prerequisite_state';
+END
+$$;
+
+CREATE TRIGGER finalized_stays BEFORE UPDATE OR DELETE ON ledger.ledger_event
+    FOR EACH ROW WHEN (OLD.finalized_at IS NOT NULL) EXECUTE FUNCTION ledger.refuse_change();
+CREATE TRIGGER entries_stay BEFORE UPDATE OR DELETE ON ledger.ledger_entry
+    FOR EACH ROW EXECUTE FUNCTION ledger.refuse_change();
+CREATE TRIGGER events_are_not_truncated BEFORE TRUNCATE ON ledger.ledger_event EXECUTE FUNCTION ledger.refuse_change();
+CREATE TRIGGER entries_are_not_truncated BEFORE TRUNCATE ON ledger.ledger_entry EXECUTE FUNCTION ledger.refuse_change();
+
+-- Lines join drafts of their loan and day only. The lock makes a line that is on its way and a finalisation take turns.
+CREATE FUNCTION ledger.check_added() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+    v_fitting bigint;
+BEGIN
+    SELECT count(*) INTO v_fitting
+    FROM (SELECT FROM added a
+          JOIN ledger.ledger_event e ON e.tenant_id = a.tenant_id AND e.event_id = a.event_id
+              AND e.loan_id = a.loan_id AND e.effective_date = a.effective_date
+          WHERE e.finalized_at IS NULL
+          FOR SHARE OF e) fitting;
+    IF v_fitting <> (SELECT count(*) FROM added) THEN
+        RAISE EXCEPTION 'a line can be added only to a draft, with the loan and the day of its event'
+            USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER added AFTER INSERT ON ledger.ledger_entry
+    REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION ledger.check_added();
+
+-- What becomes final must balance, and moves the balances. Rows are made and locked in one pass and in one order, account
+-- before loan: otherwise first uses race, and postings to two loans wait for each other.
+CREATE FUNCTION ledger.on_finalized() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+DECLARE
+    v_wrong record;
+BEGIN
+    SELECT f.event_id, n.currency, count(n.line_no) AS lines, sum(n.debit_minor) AS debits, sum(n.credit_minor) AS credits
+    INTO v_wrong
+    FROM finalized f
+    LEFT JOIN ledger.ledger_entry n ON n.tenant_id = f.tenant_id AND n.event_id = f.event_id
+    WHERE f.finalized_at IS NOT NULL
+    GROUP BY f.event_id, n.currency
+    HAVING count(n.line_no) < 2 OR sum(n.debit_minor) <> sum(n.credit_minor)
+    LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'event % does not balance: % lines, % debited and % credited in %', v_wrong.event_id,
+            v_wrong.lines, coalesce(v_wrong.debits, 0), coalesce(v_wrong.credits, 0), coalesce(v_wrong.currency, 'any currency')
+            USING ERRCODE = 'check_violation';
+    END IF;
+
+    INSERT INTO ledger.balance AS b (tenant_id, loan_id, account, currency, balance_minor)
+    SELECT n.tenant_id, n.loan_id, n.account, n.currency, sum(n.debit_minor - n.credit_minor)::bigint
+    FROM finalized f
+    JOIN ledger.ledger_entry n ON n.tenant_id = f.tenant_id AND n.event_id = f.event_id
+    WHERE f.finalized_at IS NOT NULL
+    GROUP BY n.tenant_id, n.loan_id, n.account, n.currency
+    ORDER BY n.account, n.loan_id, n.currency, n.tenant_id
+    ON CONFLICT (tenant_id, loan_id, account, currency)
+        DO UPDATE SET balance_minor = b.balance_minor + excluded.balance_minor;
+    RETURN NULL;
+END
+$$;
+
+CREATE TRIGGER finalized AFTER UPDATE ON ledger.ledger_event
+    REFERENCING NEW TABLE AS finalized FOR EACH STATEMENT EXECUTE FUNCTION ledger.on_finalized();

@@ -1,0 +1,90 @@
+//! Double entry: events that balance, lines that never change, balances that agree with them.
+//!
+//! Reading order: [`account`] is the chart of accounts, [`event`] what is posted, [`mod@post`] and [`mod@reverse`] write,
+//! [`read`] and [`balances`] tell what a loan's accounts hold, now or as of a day, [`check`] proves that nothing is lost.
+//!
+//! ```text
+//! draft ── sp_finalize_ledger_event ──▶ final ── reverse, at most once ──▶ final, with a mirror image
+//!   │      two lines or more, debits = credits per currency; moves the balances
+//!   └─ lines can be added
+//! ```
+//!
+//! [`post()`], [`post_all`] and [`reverse()`] do all of it in one round trip. A mistake is corrected by a reversal; there is no
+//! other way. A posting is known by its correlation id: the same one a second time posts nothing, and leaves the
+//! transaction usable, so that a repeated message can be settled in it.
+//!
+//! **Deadlocks.** A call locks balances in one order, account before loan, so calls never deadlock. A transaction that posts
+//! several times takes locks in the order of its calls: post everything by one [`post_all`], or begin with
+//! [`balances_locked`] for each loan in the order of their ids.
+//!
+//! Invariants, kept by the database for every writer (`migrations/0001_tables.sql`): what is final balances per event and
+//! currency and is never updated or deleted; lines join drafts only; a balance is the sum of its final lines. No query here
+//! names another tenant: row-level security adds it to every condition.
+
+pub mod account;
+pub mod balances;
+pub mod check;
+mod error;
+pub mod event;
+pub mod post;
+pub mod read;
+pub mod reverse;
+mod store;
+
+pub use account::{Account, Side};
+pub use balances::Balances;
+pub use check::{Difference, TrialLine, Unbalanced, differences, trial_balance, unbalanced};
+pub use error::LedgerError;
+pub use event::{Cursor, Event, EventLine, Line, NewEvent, credit, debit};
+pub use post::{MAX_EVENTS, Outcome, Posted, post, post_all};
+pub use read::{balances, balances_as_of, balances_locked, event, history};
+pub use reverse::{REVERSAL_SCHEMA, reverse};
+
+use onceward_db::{Migration, Migrations, RequiredTable};
+
+/// The schema `ledger`.
+pub const MIGRATIONS: Migrations = Migrations {
+    schema: "ledger",
+    steps: &[
+        Migration { name: "0001_tables", sql: include_str!("../migrations/0001_tables.sql") },
+        Migration { name: "0002_functions", sql: include_str!("../migrations/0002_functions.sql") },
+    ],
+};
+
+/// The columns this crate relies on, for the start-up check.
+pub const REQUIRED: &[RequiredTable] = &[
+    RequiredTable {
+        table: "ledger.ledger_event",
+        columns: &[
+            "tenant_id",
+            "event_id",
+            "loan_id",
+            "schema",
+            "correlation_id",
+            "effective_date",
+            "created_at",
+            "finalized_at",
+            "reverses",
+            "note",
+        ],
+    },
+    RequiredTable {
+        table: "ledger.ledger_entry",
+        columns: &[
+            "tenant_id",
+            "event_id",
+            "line_no",
+            "loan_id",
+            "account",
+            "currency",
+            "debit_minor",
+            "credit_minor",
+            "memo",
+            "effective_date",
+        ],
+    },
+    RequiredTable {
+        table: "ledger.balance",
+        columns: &["tenant_id", "loan_id", "account", "currency", "balance_minor"],
+    },
+];

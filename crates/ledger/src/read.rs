@@ -1,0 +1,90 @@
+//! Reading: what a loan's accounts hold, now or as of a day, and how it came to that.
+
+use crate::{Account, Balances, Cursor, Event, EventLine, LedgerError, Side, store};
+use jiff::civil::Date;
+use onceward_db::{DbError, Row, Tx};
+use onceward_money::{Currency, Minor};
+use uuid::Uuid;
+
+/// The most events of one page of history.
+pub const MAX_PAGE: u32 = 1_000;
+
+/// The balances of a loan after everything that was posted.
+pub async fn balances(tx: &Tx, loan_id: Uuid, currency: Currency) -> Result<Balances, LedgerError> {
+    collect(currency, tx.query(store::BALANCES, &[&loan_id, &currency]).await?)
+}
+
+/// The same, locked until the transaction ends: nobody else posts to this loan in between. Rows that are missing are made.
+pub async fn balances_locked(tx: &Tx, loan_id: Uuid, currency: Currency) -> Result<Balances, LedgerError> {
+    tx.tenant()?;
+    let accounts = Account::ALL.map(Account::as_str);
+    collect(currency, tx.query(store::LOCK_BALANCES, &[&loan_id, &currency, &accounts.as_slice()]).await?)
+}
+
+/// The balances of a loan as of the end of `day`, from its events: whatever took effect by then, whenever it was posted.
+pub async fn balances_as_of(tx: &Tx, loan_id: Uuid, currency: Currency, day: Date) -> Result<Balances, LedgerError> {
+    collect(currency, tx.query(store::BALANCES_AS_OF, &[&loan_id, &currency, &day]).await?)
+}
+
+/// The events of a loan in the order of their effect, up to and including the day `up_to`, from behind `after` on.
+/// At most `limit`, and never more than [`MAX_PAGE`]; whoever gets that many asks again from the last one's cursor.
+pub async fn history(
+    tx: &Tx,
+    loan_id: Uuid,
+    up_to: Option<Date>,
+    after: Option<Cursor>,
+    limit: u32,
+) -> Result<Vec<Event>, LedgerError> {
+    let (date, event_id) = (after.map(|cursor| cursor.effective_date), after.map(|cursor| cursor.event_id));
+    let limit = i64::from(limit.min(MAX_PAGE));
+    events(tx.query(store::HISTORY, &[&loan_id, &up_to, &date, &event_id, &limit]).await?)
+}
+
+/// One event, if it exists and is final.
+pub async fn event(tx: &Tx, event_id: Uuid) -> Result<Option<Event>, LedgerError> {
+    Ok(events(tx.query(store::EVENT, &[&event_id]).await?)?.pop())
+}
+
+fn collect(currency: Currency, rows: Vec<Row>) -> Result<Balances, LedgerError> {
+    let mut balances = Balances::empty(currency);
+    for row in rows {
+        balances.set(row.try_get(0).map_err(DbError::from)?, row.try_get(1).map_err(DbError::from)?);
+    }
+    Ok(balances)
+}
+
+fn events(rows: Vec<Row>) -> Result<Vec<Event>, LedgerError> {
+    let mut events: Vec<Event> = Vec::new();
+    for row in rows {
+        let event_id: Uuid = row.get("event_id");
+        if events.last().is_none_or(|event| event.event_id != event_id) {
+            events.push(Event {
+                event_id,
+                loan_id: row.get("loan_id"),
+                schema: row.get("schema"),
+                correlation_id: row.get("correlation_id"),
+                effective_date: row.get("effective_date"),
+                finalized_at: row.get("finalized_at"),
+                reverses: row.get("reverses"),
+                reversed_by: row.get("reversed_by"),
+                note: row.get("note"),
+                lines: Vec::new(),
+            });
+        }
+        let event = events.last_mut().expect("one was just pushed");
+        event.lines.push(line(&row).map_err(LedgerError::from)?);
+    }
+    Ok(events)
+}
+
+fn line(row: &Row) -> Result<EventLine, DbError> {
+    let (debit, credit): (Minor, Minor) = (row.try_get("debit_minor")?, row.try_get("credit_minor")?);
+    let (side, amount) = if debit.is_positive() { (Side::Debit, debit) } else { (Side::Credit, credit) };
+    Ok(EventLine {
+        account: row.try_get("account")?,
+        side,
+        amount,
+        currency: row.try_get("currency")?,
+        memo: row.try_get("memo")?,
+    })
+}

@@ -1,0 +1,187 @@
+//! Posting, and reading what was posted.
+
+use crate::support::{DAY, Ledger, event, minor, payment};
+use jiff::ToSpan;
+use onceward_ledger::{
+    Account, LedgerError, MAX_EVENTS, Outcome, Posted, Side, balances_locked, credit, debit, history, post, post_all,
+};
+use onceward_money::{Currency, Minor, MoneyError};
+use uuid::Uuid;
+
+#[tokio::test]
+async fn a_payment_moves_the_accounts_it_names_and_is_found_in_the_history() {
+    let ledger = Ledger::new().await;
+    let loan = Uuid::now_v7();
+    let lines = vec![
+        debit(Account::Cash, minor(700), "payment received"),
+        credit(Account::InterestReceivable, minor(200), "interest collected"),
+        credit(Account::LoanPrincipal, minor(500), "principal reduction"),
+    ];
+    let mut new = event(loan, DAY, lines);
+    new.note = Some("by bank file".into());
+    ledger.post(&new).await;
+
+    let balances = ledger.balances(loan).await;
+    assert_eq!(balances.get(Account::Cash), minor(700));
+    assert_eq!(balances.get(Account::InterestReceivable), minor(-200));
+    assert_eq!(balances.get(Account::LoanPrincipal), minor(-500));
+    assert_eq!(balances.get(Account::Suspense), Minor::ZERO);
+
+    let tx = ledger.begin().await;
+    let found = history(&tx, loan, None, None, 10).await.expect("a history");
+    assert_eq!(found.len(), 1);
+    let posted = &found[0];
+    assert_eq!((posted.event_id, posted.loan_id, posted.effective_date), (new.event_id, loan, DAY));
+    assert_eq!((&posted.correlation_id, &posted.schema, &posted.note), (&new.correlation_id, &new.schema, &new.note));
+    assert_eq!((posted.reverses, posted.reversed_by), (None, None));
+    let lines: Vec<_> = posted.lines.iter().map(|l| (l.account, l.side, l.amount, l.memo.as_str())).collect();
+    assert_eq!(lines[0], (Account::Cash, Side::Debit, minor(700), "payment received"));
+    assert_eq!(lines[2], (Account::LoanPrincipal, Side::Credit, minor(500), "principal reduction"));
+    assert_eq!(onceward_ledger::event(&tx, new.event_id).await.expect("a reading").as_ref(), Some(posted));
+    assert_eq!(onceward_ledger::event(&tx, loan).await.expect("a reading"), None);
+    ledger.assert_sound().await;
+}
+
+#[tokio::test]
+async fn the_same_correlation_id_posts_once_and_leaves_the_transaction_usable() {
+    let ledger = Ledger::new().await;
+    let loan = Uuid::now_v7();
+    let first = payment(loan, 100);
+    ledger.post(&first).await;
+    let mut second = payment(loan, 900);
+    second.correlation_id = first.correlation_id.clone();
+
+    let tx = ledger.begin().await;
+    for again in [&first, &second] {
+        let refused = post(&tx, again).await.expect_err("it was posted before");
+        assert!(matches!(refused, LedgerError::AlreadyPosted { event_id } if event_id == first.event_id), "{refused}");
+        assert!(!refused.is_transient());
+    }
+    post(&tx, &payment(loan, 5)).await.expect("the transaction goes on");
+    tx.commit().await.expect("it commits");
+    assert_eq!(ledger.balances(loan).await.get(Account::Cash), minor(105));
+    ledger.assert_sound().await;
+}
+
+#[tokio::test]
+async fn two_who_post_the_same_at_once_post_once() {
+    let ledger = Ledger::new().await;
+    let loan = Uuid::now_v7();
+    let (first, mut second) = (payment(loan, 100), payment(loan, 100));
+    second.correlation_id = first.correlation_id.clone();
+    let tx = ledger.begin().await;
+    post(&tx, &first).await.expect("it is posted");
+    let other = ledger.begin().await;
+    let commit = async {
+        ledger.somebody_waits().await;
+        tx.commit().await
+    };
+    let (refused, committed) = tokio::join!(post(&other, &second), commit);
+    committed.expect("it commits");
+    assert!(matches!(refused, Err(LedgerError::AlreadyPosted { event_id }) if event_id == first.event_id));
+    other.commit().await.expect("it commits");
+    assert_eq!(ledger.balances(loan).await.get(Account::Cash), minor(100));
+}
+
+#[tokio::test]
+async fn of_many_events_those_that_were_posted_before_are_told_and_the_others_posted() {
+    let ledger = Ledger::new().await;
+    let loan = Uuid::now_v7();
+    let old = payment(loan, 1);
+    ledger.post(&old).await;
+    let mut again = payment(loan, 10);
+    again.correlation_id = old.correlation_id.clone();
+    let fresh = payment(loan, 100);
+    let mut twin = payment(loan, 1_000);
+    twin.correlation_id = fresh.correlation_id.clone();
+
+    let tx = ledger.begin().await;
+    let outcomes = post_all(&tx, &[again, fresh.clone(), twin]).await.expect("they are posted");
+    tx.commit().await.expect("it commits");
+    let known = |event_id| Outcome::AlreadyPosted { event_id };
+    let posted = Outcome::Posted(Posted { event_id: fresh.event_id });
+    assert_eq!(outcomes, [known(old.event_id), posted, known(fresh.event_id)]);
+    assert_eq!(ledger.balances(loan).await.get(Account::Cash), minor(101));
+    ledger.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_full_batch_is_posted_by_one_call_and_more_is_refused() {
+    let ledger = Ledger::new().await;
+    let loans: Vec<Uuid> = (0..7).map(|_| Uuid::now_v7()).collect();
+    let mut events: Vec<_> = loans.iter().cycle().map(|loan| payment(*loan, 3)).take(MAX_EVENTS).collect();
+    let tx = ledger.begin().await;
+    assert_eq!(post_all(&tx, &events).await.expect("they are posted").len(), MAX_EVENTS);
+    assert_eq!(post_all(&tx, &[]).await.expect("nothing to do"), []);
+    events.push(payment(loans[0], 3));
+    assert!(matches!(post_all(&tx, &events).await, Err(LedgerError::TooMany { count: 1_001 })));
+    let twice = [events[0].clone(), events[0].clone()];
+    assert!(matches!(post_all(&tx, &twice).await, Err(LedgerError::RepeatedId { .. })));
+    tx.commit().await.expect("it commits");
+    let trial = onceward_ledger::trial_balance(&ledger.begin().await).await.expect("a trial balance");
+    let cash = trial.iter().find(|line| line.account == Account::Cash).expect("cash moved");
+    assert_eq!((cash.debits, cash.credits, cash.currency), (minor(3_000), Minor::ZERO, Currency::USD));
+    ledger.assert_sound().await;
+}
+
+#[tokio::test]
+async fn a_balance_that_does_not_fit_is_an_error_and_nothing_is_posted() {
+    let ledger = Ledger::new().await;
+    let loan = Uuid::now_v7();
+    ledger.post(&payment(loan, i64::MAX)).await;
+    let overflow = post(&ledger.begin().await, &payment(loan, 1)).await;
+    assert!(matches!(overflow, Err(LedgerError::Money(MoneyError::Overflow))), "{overflow:?}");
+    // Two lines that fit alone and not together, in one event of several and on an account of their own.
+    let half = i64::MAX / 2 + 1;
+    let tx = ledger.begin().await;
+    let other = Uuid::now_v7();
+    let together = post_all(&tx, &[payment(other, half), payment(other, half)]).await;
+    assert!(matches!(together, Err(LedgerError::Money(MoneyError::Overflow))), "{together:?}");
+    drop(tx);
+    assert_eq!(ledger.balances(loan).await.get(Account::Cash), Minor::MAX);
+    assert_eq!(ledger.balances(other).await.get(Account::Cash), Minor::ZERO);
+    ledger.assert_sound().await;
+}
+
+#[tokio::test]
+async fn locked_balances_become_what_was_computed_from_them() {
+    let ledger = Ledger::new().await;
+    let loan = Uuid::now_v7();
+    for amount in [300, 20] {
+        let tx = ledger.begin().await;
+        let mut expected = balances_locked(&tx, loan, Currency::USD).await.expect("balances");
+        let payment = payment(loan, amount);
+        expected.apply(&payment.lines).expect("it fits");
+        post(&tx, &payment).await.expect("it is posted");
+        tx.commit().await.expect("it commits");
+        assert_eq!(ledger.balances(loan).await, expected);
+    }
+    ledger.assert_sound().await;
+}
+
+#[tokio::test]
+async fn history_is_read_page_by_page_in_the_order_of_effect() {
+    let ledger = Ledger::new().await;
+    let loan = Uuid::now_v7();
+    let mut expected = Vec::new();
+    // Posted backwards, two a day.
+    for days in (0..4).rev() {
+        for _ in 0..2 {
+            let mut event = payment(loan, 1);
+            event.effective_date = DAY.checked_add(days.days()).expect("a day");
+            ledger.post(&event).await;
+            expected.push((event.effective_date, event.event_id));
+        }
+    }
+    expected.sort();
+    let tx = ledger.begin().await;
+    let (mut read, mut after) = (Vec::new(), None);
+    for _ in 0..3 {
+        let page = history(&tx, loan, None, after, 3).await.expect("a page");
+        after = page.last().map(|event| event.cursor());
+        read.extend(page.iter().map(|event| (event.effective_date, event.event_id)));
+    }
+    assert_eq!(read, expected);
+    let until = history(&tx, loan, Some(expected[3].0), None, 100).await.expect("a page");
+    assert_eq!(until.len(), 4);
+}
