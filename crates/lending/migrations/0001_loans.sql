@@ -15,6 +15,7 @@ SELECT onceward_meta.protect('lending.borrower_entities');
 
 -- Old SQL knows borrower_entities by this name. The view sees what its reader may see.
 CREATE VIEW lending.borrowers WITH (security_invoker = true) AS SELECT * FROM lending.borrower_entities;
+GRANT SELECT ON lending.borrowers TO onceward_app;
 
 -- A product's terms. A version is never changed: a loan keeps the one it was made with.
 CREATE TABLE lending.product_policy (
@@ -40,19 +41,31 @@ CREATE TABLE lending.loan (
     principal_minor    bigint      NOT NULL CHECK (principal_minor > 0),
     currency           text        NOT NULL CHECK (currency ~ '^[A-Z]{3}$'),
     start_date         date        NOT NULL,
+    -- The calendar of the schedule in force. A modification begins a new one, with the next number.
+    schedule_no        int         NOT NULL DEFAULT 1 CHECK (schedule_no > 0),
+    schedule_start     date        NOT NULL,
+    first_due_date     date        NOT NULL CHECK (first_due_date > schedule_start),
+    due_day            smallint    NOT NULL CHECK (due_day BETWEEN 1 AND 31),
     funded_on          date,
     -- Interest is posted up to and without this day.
     accrued_to         date,
+    -- The daily run has been here for all days before this one.
+    serviced_to        date,
+    -- What had come in for instalments and for escrow when the schedule in force was made; it paid earlier ones.
+    received_before_minor bigint   NOT NULL DEFAULT 0,
+    escrow_before_minor   bigint   NOT NULL DEFAULT 0,
+    charge_off_event_id   uuid,
     version            int         NOT NULL DEFAULT 1,
     created_at         timestamptz NOT NULL DEFAULT now(),
     updated_at         timestamptz NOT NULL DEFAULT now(),
+    CHECK ((funded_on IS NULL) = (accrued_to IS NULL) AND (funded_on IS NULL) = (serviced_to IS NULL)),
     PRIMARY KEY (tenant_id, loan_id),
     FOREIGN KEY (tenant_id, borrower_entity_id) REFERENCES lending.borrower_entities ON DELETE RESTRICT,
     FOREIGN KEY (tenant_id, product_code, product_version) REFERENCES lending.product_policy ON DELETE RESTRICT
 );
 SELECT onceward_meta.protect('lending.loan');
 CREATE INDEX loan_of_borrower ON lending.loan (tenant_id, borrower_entity_id);
-CREATE INDEX loan_to_accrue ON lending.loan (tenant_id, accrued_to)
+CREATE INDEX loan_to_service ON lending.loan (tenant_id, serviced_to, loan_id)
     WHERE status IN ('active', 'in_modification', 'bankruptcy');
 
 -- The amortisation schedule in force.
@@ -66,7 +79,9 @@ CREATE TABLE lending.instalment (
     principal_minor     bigint NOT NULL,
     escrow_minor        bigint NOT NULL DEFAULT 0,
     balance_after_minor bigint NOT NULL CHECK (balance_after_minor >= 0),
+    -- The late fee that is charged, and how often one was, with those that were taken back.
     late_fee_event_id   uuid,
+    late_fees           int    NOT NULL DEFAULT 0,
     PRIMARY KEY (tenant_id, loan_id, number),
     FOREIGN KEY (tenant_id, loan_id) REFERENCES lending.loan ON DELETE CASCADE
 );
@@ -81,10 +96,15 @@ CREATE TABLE lending.command_status (
     subject_id     uuid        NOT NULL,
     state          text        NOT NULL CHECK (state IN ('processing', 'done', 'refused')),
     detail         text,
+    -- What makes a command the same as an earlier one. One that was refused may be given again.
+    request_key    text,
+    created_at     timestamptz NOT NULL DEFAULT now(),
     updated_at     timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (tenant_id, correlation_id, kind, subject_id)
 );
 SELECT onceward_meta.protect('lending.command_status');
+CREATE UNIQUE INDEX command_status_once ON lending.command_status (tenant_id, kind, request_key)
+    WHERE request_key IS NOT NULL AND state <> 'refused';
 CREATE INDEX command_status_of_subject ON lending.command_status (tenant_id, subject_id, updated_at DESC);
 
 -- Features that differ for a tenant from what the settings say.

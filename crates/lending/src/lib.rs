@@ -1,0 +1,45 @@
+//! Lending: loans that cannot lose a cent.
+//!
+//! [`model`] holds the rules: schedules, interest, what is due, how a payment is divided. They are
+//! pure functions of what they are given; everything that reads or writes stands elsewhere.
+//! [`loans`] keeps borrowers, products and loans: it makes loans, funds and changes them, and books
+//! interest and late fees as the days go by.
+//!
+//! Everything about a loan goes by messages that are ordered by the loan's id. What changes a loan locks its row
+//! first, then posts to the ledger, and writes its audit entry in the same transaction.
+
+pub mod error;
+pub mod loans;
+pub mod model;
+pub mod settings;
+pub mod topology;
+
+pub use error::LendingError;
+pub use settings::{SECTION, Settings};
+
+use onceward::prelude::*;
+use std::sync::Arc;
+
+/// The service, with all it owns.
+pub fn service(settings: Settings) -> Service {
+    let settings = Arc::new(settings);
+    let service = Service::new("lending")
+        .migrations(onceward_audit::MIGRATIONS)
+        .migrations(onceward_ledger::MIGRATIONS)
+        .migrations(MIGRATIONS)
+        .requires(onceward_audit::REQUIRED)
+        .requires(onceward_ledger::REQUIRED)
+        .requires(loans::REQUIRED)
+        .schemas(loans::SCHEMAS)
+        .topology(topology::topology());
+    let service = loans::consumers(service, &settings);
+    service.routes(move || loans::routes(Routes::new().problems(error::PROBLEMS), &settings))
+}
+
+const MIGRATIONS: Migrations = Migrations {
+    schema: "lending",
+    steps: &[
+        Migration { name: "0001_loans", sql: include_str!("../migrations/0001_loans.sql") },
+        Migration { name: "0002_payments", sql: include_str!("../migrations/0002_payments.sql") },
+    ],
+};

@@ -1,0 +1,101 @@
+//! Booking interest as it runs.
+//!
+//! Each range of days is posted once: how far a loan is accrued moves in the transaction that posts, and the posting's
+//! correlation id names the range. After an outage what was missed is posted by schedule period.
+
+use super::{Loan, position, postings, store};
+use crate::{
+    LendingError,
+    model::{self, Accrual},
+};
+use jiff::{Span, civil::Date};
+use onceward::Tx;
+use onceward_audit::{self as audit, Entry};
+use onceward_ledger::{self as ledger, MAX_EVENTS, NewEvent};
+use onceward_money::Minor;
+use serde_json::json;
+
+/// Books the interest of `loan`, which is locked, up to and without `up_to`. Gives how much that was.
+///
+/// Nothing happens before funding, in a status in which no interest runs, or when it is booked already.
+pub async fn accrue(tx: &mut Tx, loan: &mut Loan, up_to: Date) -> Result<Minor, LendingError> {
+    let accruals = accrue_all(tx, std::slice::from_mut(loan), up_to).await?;
+    Ok(Minor::sum(accruals.iter().map(|accrual| accrual.amount))?)
+}
+
+/// The same for many loans, by a handful of statements.
+pub(super) async fn accrue_all(tx: &mut Tx, loans: &mut [Loan], up_to: Date) -> Result<Vec<Accrual>, LendingError> {
+    let due: Vec<(&Loan, Date)> = loans.iter().filter_map(|loan| Some((loan, accrues_from(loan, up_to)?))).collect();
+    if due.is_empty() {
+        return Ok(Vec::new());
+    }
+    let principals = position::principals(tx, &due).await?;
+    let (mut events, mut booked, mut entries) = (Vec::new(), Vec::new(), Vec::new());
+    for (loan, accrued_to) in &due {
+        let principal = &principals[&loan.loan_id];
+        for accrual in model::accruals(&loan.policy, &loan.calendar, principal, *accrued_to, up_to)? {
+            let correlation_id = format!("accrual:{}:{}:{}", loan.loan_id, accrual.from, accrual.to);
+            let event = postings::accrual(loan, &accrual, correlation_id)?;
+            entries.push(entry("interest_accrued", loan, &event, &accrual));
+            events.push(event);
+            booked.push(accrual);
+        }
+    }
+    let ids: Vec<_> = due.iter().map(|(loan, _)| loan.loan_id).collect();
+    post(tx, &events).await?;
+    store::set_accrued_to(tx, &ids, &vec![up_to; ids.len()]).await?;
+    for entry in entries {
+        audit::record(tx, entry)?;
+    }
+    for loan in loans.iter_mut().filter(|loan| accrues_from(loan, up_to).is_some()) {
+        loan.accrued_to = Some(up_to);
+    }
+    Ok(booked)
+}
+
+/// Posts what makes the interest booked so far agree with the principal as it is in the books now: a payment was
+/// backdated or taken back. `cause` names what made it necessary, once; interest of earlier schedules stays as it is.
+pub async fn correct_accruals(tx: &mut Tx, loan: &Loan, cause: &str) -> Result<Minor, LendingError> {
+    let Some((_, accrued_to)) = loan.funded() else {
+        return Ok(Minor::ZERO);
+    };
+    let start = loan.calendar.funded_on();
+    let principals = position::principals(tx, &[(loan, start)]).await?;
+    let posted: Vec<Accrual> = store::accrued_by_day(tx, loan.loan_id, start)
+        .await?
+        .into_iter()
+        .map(|(to, amount)| {
+            let last_day = to.saturating_sub(Span::new().days(1));
+            Accrual { period: loan.calendar.period_number_at(last_day), from: last_day, to, amount }
+        })
+        .collect();
+    let corrections =
+        model::corrections(&loan.policy, &loan.calendar, &principals[&loan.loan_id], &posted, accrued_to)?;
+    let mut events = Vec::with_capacity(corrections.len());
+    for correction in &corrections {
+        let correlation_id = format!("accrual_correction:{cause}:{}", correction.period);
+        let event = postings::accrual(loan, correction, correlation_id)?;
+        audit::record(tx, entry("interest_corrected", loan, &event, correction))?;
+        events.push(event);
+    }
+    post(tx, &events).await?;
+    Ok(Minor::sum(corrections.iter().map(|correction| correction.amount))?)
+}
+
+/// From when on interest is missing, if any is.
+fn accrues_from(loan: &Loan, up_to: Date) -> Option<Date> {
+    let (_, accrued_to) = loan.funded()?;
+    (loan.status.accrues_interest() && accrued_to < up_to).then_some(accrued_to)
+}
+
+async fn post(tx: &Tx, events: &[NewEvent]) -> Result<(), LendingError> {
+    for events in events.chunks(MAX_EVENTS) {
+        ledger::post_all(tx, events).await?;
+    }
+    Ok(())
+}
+
+fn entry(what: &str, loan: &Loan, event: &NewEvent, accrual: &Accrual) -> Entry {
+    let payload = json!({"event_id": event.event_id, "accrual": accrual});
+    Entry::new(what).object("loan", loan.loan_id).loan(loan.loan_id).payload(payload)
+}

@@ -1,0 +1,111 @@
+//! Where a loan stands: what the books say of it, and what follows from that.
+
+use super::{Loan, store};
+use crate::{
+    LendingError,
+    model::{Books, Dues, Outstanding, PayoffQuote, PrincipalHistory, Receipt},
+};
+use jiff::civil::Date;
+use onceward::{DbError, Tx};
+use onceward_ledger::{Account, Balances};
+use onceward_money::Minor;
+use std::collections::HashMap;
+use uuid::Uuid;
+
+/// What a payment on `day` can pay. Interest must be accrued up to `day` before; see [`super::accrue`].
+pub async fn outstanding(tx: &Tx, loan: &Loan, day: Date) -> Result<Outstanding, LendingError> {
+    Ok(dues(tx, loan, day).await?.outstanding)
+}
+
+/// What is due on `day`, and since when.
+pub async fn dues(tx: &Tx, loan: &Loan, day: Date) -> Result<Dues, LendingError> {
+    let books = books(tx, loan, day).await?;
+    let schedule = store::find_schedule(tx, loan.loan_id).await?;
+    Ok(Dues::on(day, &loan.policy, &loan.calendar, &schedule, &books)?)
+}
+
+/// What ends the loan if it arrives on `good_through`. Nothing is posted.
+pub async fn payoff(tx: &Tx, loan: &Loan, good_through: Date) -> Result<PayoffQuote, LendingError> {
+    let books = books(tx, loan, good_through).await?;
+    Ok(PayoffQuote::new(&loan.policy, &loan.calendar, &books, good_through)?)
+}
+
+/// What the books say, as far as it matters on `day`.
+pub async fn books(tx: &Tx, loan: &Loan, day: Date) -> Result<Books, LendingError> {
+    let balances = onceward_ledger::balances(tx, loan.loan_id, loan.currency).await?;
+    books_with(tx, loan, &balances, day).await
+}
+
+/// The same, for who has the balances already.
+pub async fn books_with(tx: &Tx, loan: &Loan, balances: &Balances, day: Date) -> Result<Books, LendingError> {
+    let (_, accrued_to) = loan.funded().ok_or(LendingError::NotFunded)?;
+    let (receipts, escrow_deposited) = receipts(tx, loan).await?;
+    Ok(Books {
+        principal: principal(tx, loan, balances, day.min(accrued_to)).await?,
+        interest_receivable: balances.get(Account::InterestReceivable),
+        accrued_to,
+        fees_receivable: balances.get(Account::FeesReceivable),
+        receipts,
+        escrow_deposited,
+        escrow_balance: balances.normal(Account::EscrowLiability)?,
+        suspense: balances.normal(Account::Suspense)?,
+    })
+}
+
+/// What came for the instalments of the schedule in force, and for escrow since then.
+pub(super) async fn receipts(tx: &Tx, loan: &Loan) -> Result<(Vec<Receipt>, Minor), LendingError> {
+    let received = store::received(tx, loan.loan_id).await?;
+    let escrow = Minor::sum(received.iter().map(|receipt| receipt.for_escrow))?.checked_sub(loan.escrow_before)?;
+    let mut receipts: Vec<Receipt> =
+        received.iter().map(|receipt| Receipt { on: receipt.day, amount: receipt.for_instalments }).collect();
+    if !loan.received_before.is_zero() {
+        // It paid the instalments of earlier schedules and is not there for these.
+        receipts.push(Receipt { on: loan.calendar.funded_on(), amount: loan.received_before.checked_neg()? });
+    }
+    Ok((receipts, escrow))
+}
+
+/// The principal from the beginning of the period in which `day` is.
+async fn principal(tx: &Tx, loan: &Loan, balances: &Balances, day: Date) -> Result<PrincipalHistory, LendingError> {
+    let from = period_start(loan, day);
+    let changes = store::principal_changes(tx, &[loan.loan_id], &[from]).await?;
+    let changes = changes.into_iter().map(|(_, day, change)| (day, change)).collect();
+    history(from, balances.get(Account::LoanPrincipal), changes)
+}
+
+/// The same for many loans, each from the beginning of the period in which its day is.
+pub(super) async fn principals(
+    tx: &Tx,
+    loans: &[(&Loan, Date)],
+) -> Result<HashMap<Uuid, PrincipalHistory>, LendingError> {
+    let ids: Vec<Uuid> = loans.iter().map(|(loan, _)| loan.loan_id).collect();
+    let from: Vec<Date> = loans.iter().map(|(loan, day)| period_start(loan, *day)).collect();
+    let balances: HashMap<Uuid, Minor> = store::principal_balances(tx, &ids).await?.into_iter().collect();
+    let mut changes: HashMap<Uuid, Vec<(Date, Minor)>> = HashMap::new();
+    for (loan_id, day, change) in store::principal_changes(tx, &ids, &from).await? {
+        changes.entry(loan_id).or_default().push((day, change));
+    }
+    let mut principals = HashMap::with_capacity(ids.len());
+    for (loan_id, from) in ids.into_iter().zip(from) {
+        let balance = balances.get(&loan_id).copied().unwrap_or_default();
+        principals.insert(loan_id, history(from, balance, changes.remove(&loan_id).unwrap_or_default())?);
+    }
+    Ok(principals)
+}
+
+fn period_start(loan: &Loan, day: Date) -> Date {
+    loan.calendar.period(loan.calendar.period_number_at(day)).start
+}
+
+/// From what is owed in the end, backwards to `from`.
+fn history(from: Date, balance: Minor, changes: Vec<(Date, Minor)>) -> Result<PrincipalHistory, LendingError> {
+    let since = Minor::sum(changes.iter().map(|(_, change)| *change))?;
+    let at_first = (from, balance.checked_sub(since)?);
+    Ok(PrincipalHistory::from_changes(std::iter::once(at_first).chain(changes))?)
+}
+
+/// Reads the loan or says that there is none.
+pub(super) async fn lock(tx: &Tx, loan_id: Uuid) -> Result<Loan, LendingError> {
+    let found: Result<Option<Loan>, DbError> = store::lock_loan(tx, loan_id).await;
+    found?.ok_or(LendingError::LoanMissing(loan_id))
+}

@@ -1,0 +1,90 @@
+//! What lending posts to the ledger: the kinds, and the lines of each.
+//!
+//! | kind | debit | credit | once per |
+//! | --- | --- | --- | --- |
+//! | funding | loan_principal | disbursement_clearing | `funding:<loan>` |
+//! | accrual | interest_receivable | interest_income | `accrual:<loan>:<from>:<to>` |
+//! | late fee | fees_receivable | fee_income | `late_fee:<loan>:<schedule>.<instalment>` |
+//! | charge-off | charge_off_expense | loan_principal, interest_receivable, fees_receivable | `charge_off:<loan>:<version>` |
+//! | payment | cash | by the waterfall's buckets | the payment |
+//!
+//! Money that is posted as [`PAYMENT`] counts for instalments, but for what goes to escrow. A prepayment that the borrower
+//! asked to go to principal is posted as [`PREPAYMENT`]: it pays no instalment.
+
+use super::Loan;
+use crate::model::Accrual;
+use jiff::civil::Date;
+use onceward_ledger::{Account, Balances, Line, NewEvent, credit, debit};
+use onceward_money::{Minor, MoneyError};
+use uuid::Uuid;
+
+/// The loan's money is paid out.
+pub const FUNDING: &str = "posting.funding.v1";
+/// Interest, as it runs.
+pub const ACCRUAL: &str = "posting.accrual.v1";
+/// A late instalment's fee.
+pub const LATE_FEE: &str = "posting.late_fee.v1";
+/// The loan is given up.
+pub const CHARGE_OFF: &str = "posting.charge_off.v1";
+/// Money for instalments.
+pub const PAYMENT: &str = "posting.payment.v1";
+/// Money that the borrower asked to go to principal.
+pub const PREPAYMENT: &str = "posting.prepayment.v1";
+
+/// An event of `loan`, with an id of its own.
+pub(crate) fn event(loan: &Loan, schema: &str, day: Date, correlation_id: String, lines: Vec<Line>) -> NewEvent {
+    NewEvent {
+        event_id: Uuid::now_v7(),
+        loan_id: loan.loan_id,
+        effective_date: day,
+        correlation_id,
+        schema: schema.to_owned(),
+        currency: loan.currency,
+        lines,
+        note: None,
+    }
+}
+
+pub(crate) fn funding(loan: &Loan, day: Date) -> NewEvent {
+    let lines = vec![
+        debit(Account::LoanPrincipal, loan.principal, "principal lent"),
+        credit(Account::DisbursementClearing, loan.principal, "to be paid out to the borrower"),
+    ];
+    event(loan, FUNDING, day, format!("funding:{}", loan.loan_id), lines)
+}
+
+/// Interest of a range of days counts from the day after them; a correction may be negative.
+pub(crate) fn accrual(loan: &Loan, accrual: &Accrual, correlation_id: String) -> Result<NewEvent, MoneyError> {
+    let memo = format!("interest from {} to {}", accrual.from, accrual.to);
+    let lines = moved(Account::InterestReceivable, Account::InterestIncome, accrual.amount, &memo)?;
+    Ok(event(loan, ACCRUAL, accrual.to, correlation_id, lines))
+}
+
+pub(crate) fn late_fee(loan: &Loan, number: u32, day: Date, amount: Minor, correlation_id: String) -> NewEvent {
+    let memo = format!("late fee for instalment {number}");
+    let lines = vec![debit(Account::FeesReceivable, amount, &memo), credit(Account::FeeIncome, amount, memo)];
+    event(loan, LATE_FEE, day, correlation_id, lines)
+}
+
+/// Everything that is owed, given up; `None` if nothing is.
+pub(crate) fn charge_off(loan: &Loan, balances: &Balances, day: Date) -> Result<Option<NewEvent>, MoneyError> {
+    let owed: Vec<Line> = [Account::LoanPrincipal, Account::InterestReceivable, Account::FeesReceivable]
+        .into_iter()
+        .filter(|account| balances.get(*account).is_positive())
+        .map(|account| credit(account, balances.get(account), "given up"))
+        .collect();
+    if owed.is_empty() {
+        return Ok(None);
+    }
+    let total = Minor::sum(owed.iter().map(|line| line.amount))?;
+    let lines = [vec![debit(Account::ChargeOffExpense, total, "given up")], owed].concat();
+    let correlation_id = format!("charge_off:{}:{}", loan.loan_id, loan.version);
+    Ok(Some(event(loan, CHARGE_OFF, day, correlation_id, lines)))
+}
+
+/// `amount` from one account to another; backwards if it is negative.
+fn moved(to: Account, from: Account, amount: Minor, memo: &str) -> Result<Vec<Line>, MoneyError> {
+    let (to, from) = if amount.is_negative() { (from, to) } else { (to, from) };
+    let amount = amount.checked_abs()?;
+    Ok(vec![debit(to, amount, memo), credit(from, amount, memo)])
+}
