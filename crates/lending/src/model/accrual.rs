@@ -1,0 +1,196 @@
+//! Interest as it runs.
+//!
+//! Within a period interest is the exact sum over what was owed each day, and only what has come
+//! together since the period began is rounded. What accrues between two days is the difference of
+//! two such sums, so accruing daily, monthly or in any other steps gives the same cents. A period
+//! in which nothing but the schedule happened accrues the interest of its schedule row.
+
+use super::calendar::{Calendar, Period};
+use super::day_count::YearFraction;
+use super::exact::{self, Exact};
+use super::principal::PrincipalHistory;
+use super::product::ProductPolicy;
+use super::rule_error::RuleError;
+use jiff::civil::Date;
+use num_traits::Zero;
+use onceward_money::Minor;
+use serde::{Deserialize, Serialize};
+
+/// Interest to post.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Accrual {
+    /// The schedule period that it belongs to.
+    pub period: u32,
+    /// Its first day.
+    pub from: Date,
+    /// The day after its last.
+    pub to: Date,
+    /// How much; negative only in a correction.
+    #[serde(rename = "amount_minor")]
+    pub amount: Minor,
+}
+
+/// What accrues in `[accrued_to, to)`, by period. Nothing accrues before funding.
+///
+/// Amounts of zero are left out; interest is accrued up to `to` nevertheless.
+pub fn accruals(
+    policy: &ProductPolicy,
+    calendar: &Calendar,
+    principal: &PrincipalHistory,
+    accrued_to: Date,
+    to: Date,
+) -> Result<Vec<Accrual>, RuleError> {
+    let begin = accrued_to.max(calendar.funded_on());
+    if to <= begin {
+        return Ok(Vec::new());
+    }
+    let mut accruals = Vec::new();
+    for number in calendar.period_number_at(begin)..=calendar.period_number_at(to) {
+        let period = calendar.period(number);
+        let (from, to) = (begin.max(period.start), to.min(period.end));
+        let before = accrued_in(policy, &period, principal, from)?;
+        let amount = accrued_in(policy, &period, principal, to)?.checked_sub(before)?;
+        if !amount.is_zero() {
+            accruals.push(Accrual { period: number, from, to, amount });
+        }
+    }
+    Ok(accruals)
+}
+
+/// What must be posted so that `posted`, all accruals up to `accrued_to`, agrees with `principal` again.
+///
+/// A backdated or returned payment changes what was owed in days that are accrued already. Per period
+/// there is at most one correction, negative if too much was accrued.
+pub fn corrections(
+    policy: &ProductPolicy,
+    calendar: &Calendar,
+    principal: &PrincipalHistory,
+    posted: &[Accrual],
+    accrued_to: Date,
+) -> Result<Vec<Accrual>, RuleError> {
+    if accrued_to <= calendar.funded_on() {
+        return Ok(Vec::new());
+    }
+    let mut corrections = Vec::new();
+    for number in 1..=calendar.period_number_at(accrued_to) {
+        let period = calendar.period(number);
+        let to = accrued_to.min(period.end);
+        let was = Minor::sum(posted.iter().filter(|accrual| accrual.period == number).map(|accrual| accrual.amount))?;
+        let amount = accrued_in(policy, &period, principal, to)?.checked_sub(was)?;
+        if !amount.is_zero() {
+            corrections.push(Accrual { period: number, from: period.start, to, amount });
+        }
+    }
+    Ok(corrections)
+}
+
+/// What has accrued in `period` when `day` begins; a day outside of it counts as its nearer end.
+pub fn accrued_in(
+    policy: &ProductPolicy,
+    period: &Period,
+    principal: &PrincipalHistory,
+    day: Date,
+) -> Result<Minor, RuleError> {
+    let day = day.clamp(period.start, period.end);
+    let elapsed = |day: Date| policy.day_count.elapsed(period, day);
+    let mut owed_years = Exact::zero();
+    for (from, to, owed) in principal.pieces(period.start, day) {
+        owed_years += exact::amount(owed) * exact::years(elapsed(to) - elapsed(from));
+    }
+    Ok(policy.rounding.interest(&(owed_years * exact::rate(policy.annual_rate)))?)
+}
+
+/// The interest of one day on `owed`, rounded; what accrues is not a multiple of it.
+pub fn per_diem(policy: &ProductPolicy, owed: Minor, day: Date) -> Result<Minor, RuleError> {
+    let one_day: YearFraction = policy.day_count.one_day(day);
+    Ok(policy.rounding.interest(&(exact::amount(owed) * policy.rate_of(one_day)))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::product::tests::policy;
+    use crate::model::{DayCount, amortise};
+    use jiff::civil::date;
+
+    fn owed(changes: &[(Date, i64)]) -> PrincipalHistory {
+        PrincipalHistory::new(changes.iter().map(|(day, owed)| (*day, Minor::new(*owed)))).unwrap()
+    }
+
+    fn amounts(accruals: &[Accrual]) -> Vec<(u32, i64)> {
+        accruals.iter().map(|accrual| (accrual.period, accrual.amount.get())).collect()
+    }
+
+    #[test]
+    fn a_loan_that_is_paid_on_its_days_accrues_its_schedule() {
+        for day_count in [DayCount::Thirty360, DayCount::Act365, DayCount::Act360, DayCount::ActAct] {
+            let policy = ProductPolicy { day_count, ..policy("7.5", 24) };
+            let calendar = Calendar::monthly(date(2023, 8, 31)).unwrap();
+            let schedule = amortise(Minor::new(1_234_567), &policy, &calendar).unwrap();
+            let paid = schedule.rows.iter().map(|row| (row.due_date, row.balance_after));
+            let funded = [(calendar.funded_on(), Minor::new(1_234_567))];
+            let history = PrincipalHistory::new(funded.into_iter().chain(paid)).unwrap();
+            let end = schedule.maturity().unwrap();
+            let found = accruals(&policy, &calendar, &history, calendar.funded_on(), end).unwrap();
+            let expected: Vec<_> = schedule.rows.iter().map(|row| (row.number, row.interest.get())).collect();
+            assert_eq!(amounts(&found), expected, "{day_count:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_accrues_before_funding_and_going_back_accrues_nothing() {
+        let policy = ProductPolicy { day_count: DayCount::Act365, ..policy("36.5", 12) };
+        let calendar = Calendar::monthly(date(2024, 1, 10)).unwrap();
+        let history = owed(&[(date(2024, 1, 10), 100_000)]);
+        let run = |from, to| amounts(&accruals(&policy, &calendar, &history, from, to).unwrap());
+        assert_eq!(run(date(2023, 1, 1), date(2024, 1, 10)), []);
+        assert_eq!(run(date(2023, 1, 1), date(2024, 1, 11)), [(1, 100)]);
+        assert_eq!(run(date(2024, 1, 20), date(2024, 1, 15)), []);
+        assert_eq!(run(date(2024, 2, 8), date(2024, 2, 12)), [(1, 200), (2, 200)]);
+    }
+
+    #[test]
+    fn a_payment_counts_from_its_day_on() {
+        let policy = ProductPolicy { day_count: DayCount::Act365, ..policy("36.5", 12) };
+        let calendar = Calendar::monthly(date(2024, 1, 1)).unwrap();
+        let history = owed(&[(date(2024, 1, 1), 100_000), (date(2024, 1, 11), 50_000)]);
+        let found = accruals(&policy, &calendar, &history, date(2024, 1, 1), date(2024, 2, 1)).unwrap();
+        assert_eq!(amounts(&found), [(1, 10 * 100 + 21 * 50)]);
+    }
+
+    #[test]
+    fn interest_goes_on_behind_the_last_instalment() {
+        let calendar = Calendar::monthly(date(2024, 1, 1)).unwrap();
+        let history = owed(&[(date(2024, 1, 1), 120_000)]);
+        let found = accruals(&policy("10", 1), &calendar, &history, date(2024, 1, 1), date(2024, 4, 1)).unwrap();
+        assert_eq!(amounts(&found), [(1, 1000), (2, 1000), (3, 1000)]);
+    }
+
+    #[test]
+    fn a_backdated_payment_is_corrected_per_period() {
+        let policy = policy("12", 12);
+        let calendar = Calendar::monthly(date(2024, 1, 1)).unwrap();
+        let (start, end) = (date(2024, 1, 1), date(2024, 3, 16));
+        let before = owed(&[(start, 100_000)]);
+        let posted = accruals(&policy, &calendar, &before, start, end).unwrap();
+        assert_eq!(amounts(&posted), [(1, 1000), (2, 1000), (3, 500)]);
+        assert_eq!(corrections(&policy, &calendar, &before, &posted, end), Ok(vec![]));
+
+        let after = owed(&[(start, 100_000), (date(2024, 2, 16), 50_000)]);
+        let corrected = corrections(&policy, &calendar, &after, &posted, end).unwrap();
+        assert_eq!(amounts(&corrected), [(2, -250), (3, -250)]);
+        let all: Vec<_> = posted.into_iter().chain(corrected).collect();
+        assert_eq!(corrections(&policy, &calendar, &after, &all, end), Ok(vec![]), "once is enough");
+    }
+
+    #[test]
+    fn a_day_costs_what_its_year_says() {
+        let day = date(2024, 2, 29);
+        for (day_count, expected) in
+            [(DayCount::Thirty360, 1000), (DayCount::Act360, 1000), (DayCount::Act365, 986), (DayCount::ActAct, 984)]
+        {
+            let policy = ProductPolicy { day_count, ..policy("36", 12) };
+            assert_eq!(per_diem(&policy, Minor::new(1_000_000), day), Ok(Minor::new(expected)), "{day_count:?}");
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! What holds for all loans.
+
+use super::*;
+use jiff::civil::{Date, date};
+use num_bigint::BigInt;
+use onceward_money::{Decimal, Minor, Rate};
+use product::tests::policy;
+use proptest::prelude::*;
+
+fn day_counts() -> impl Strategy<Value = DayCount> {
+    use DayCount::{Act360, Act365, ActAct, Thirty360, Thirty360European};
+    prop::sample::select(vec![Thirty360, Thirty360European, Act365, Act360, ActAct])
+}
+
+fn modes() -> impl Strategy<Value = RoundingMode> {
+    use RoundingMode::{Down, HalfEven, HalfUp, Up};
+    prop::sample::select(vec![HalfEven, HalfUp, Up, Down])
+}
+
+/// Rates up to 100 % with up to twelve decimals; often the round ones.
+fn rates() -> impl Strategy<Value = Rate> {
+    let round = (0_i64..=10_000).prop_map(|n| (n, 4));
+    let any = (0_i64..=1_000_000_000_000).prop_map(|n| (n, 12));
+    prop_oneof![1 => Just((0, 0)), 6 => round, 2 => any]
+        .prop_map(|(mantissa, scale)| Rate::new(Decimal::new(mantissa, scale)).unwrap())
+}
+
+fn policies() -> impl Strategy<Value = ProductPolicy> {
+    let units = prop::sample::select(vec![1, 1, 5, 100]);
+    (rates(), day_counts(), prop_oneof![8 => 1_u32..=60, 1 => 1_u32..=600], units, modes()).prop_map(
+        |(annual_rate, day_count, term_months, unit, mode)| ProductPolicy {
+            annual_rate,
+            day_count,
+            rounding: Rounding { unit_minor: Minor::new(unit), mode },
+            ..policy("0", term_months)
+        },
+    )
+}
+
+fn days() -> impl Strategy<Value = Date> {
+    (0_i64..20_000).prop_map(|days| date(1990, 1, 1).saturating_add(jiff::Span::new().days(days)))
+}
+
+fn calendars() -> impl Strategy<Value = Calendar> {
+    let odd = (days(), 1_i64..=80).prop_map(|(funded_on, days)| {
+        Calendar::new(funded_on, funded_on.saturating_add(jiff::Span::new().days(days))).unwrap()
+    });
+    prop_oneof![3 => days().prop_map(|day| Calendar::monthly(day).unwrap()), 1 => odd]
+}
+
+fn principals() -> impl Strategy<Value = Minor> {
+    prop_oneof![1 => 1_i64..1_000, 6 => 1_000_i64..100_000_000, 1 => 1_i64..=1_000_000_000_000_000_000]
+        .prop_map(Minor::new)
+}
+
+/// What payments of 1 at the end of each period have become at the last, or a little more.
+fn grown_ones(policy: &ProductPolicy, calendar: &Calendar) -> BigInt {
+    let scale = BigInt::from(10).pow(18);
+    let grown = (1..=policy.term_months).fold(BigInt::ZERO, |sum, number| {
+        let period = calendar.period(number);
+        let rate = policy.rate_of(policy.day_count.elapsed(&period, period.end)) * &scale;
+        sum * (&scale + rate.ceil().to_integer()) / &scale + &scale + 1
+    });
+    grown / scale + 1
+}
+
+/// A history with changes in the first two years, and three days of that time in order.
+fn lives() -> impl Strategy<Value = (Calendar, PrincipalHistory, [Date; 3])> {
+    let change = (0_i64..800, 0_i64..10_000_000);
+    (calendars(), prop::collection::vec(change, 0..8), [0_i64..800, 0..800, 0..800]).prop_map(
+        |(calendar, changes, mut three)| {
+            let day = |days: i64| calendar.funded_on().saturating_add(jiff::Span::new().days(days));
+            let changes = changes.into_iter().map(|(days, owed)| (day(days), Minor::new(owed)));
+            three.sort_unstable();
+            (calendar, PrincipalHistory::new(changes).unwrap(), three.map(day))
+        },
+    )
+}
+
+fn total(accruals: &[Accrual]) -> Minor {
+    Minor::sum(accruals.iter().map(|accrual| accrual.amount)).unwrap()
+}
+
+proptest! {
+    #[test]
+    fn every_schedule_repays_exactly_what_was_lent(
+        principal in principals(), policy in policies(), calendar in calendars(),
+    ) {
+        let schedule = match amortise(principal, &policy, &calendar) {
+            Ok(schedule) => schedule,
+            Err(RuleError::InstalmentRoundsToNothing { .. } | RuleError::NegativeAmortisation { .. }) => return Ok(()),
+            Err(other) => return Err(TestCaseError::fail(format!("legal terms were refused: {other}"))),
+        };
+        let mut balance = principal;
+        for (index, row) in schedule.rows.iter().enumerate() {
+            let is_last = index + 1 == schedule.rows.len();
+            prop_assert!(!row.interest.is_negative() && !row.principal.is_negative() && !row.balance_after.is_negative());
+            prop_assert_eq!(row.payment, row.interest.checked_add(row.principal).unwrap());
+            prop_assert!(is_last || row.payment == schedule.instalment);
+            balance = balance.checked_sub(row.principal).unwrap();
+            prop_assert_eq!(row.balance_after, balance);
+            prop_assert_eq!(balance.is_zero(), is_last);
+        }
+        prop_assert_eq!(Minor::sum(schedule.rows.iter().map(|row| row.principal)), Ok(principal));
+
+        // Every rounding moves the balance by less than its unit, and that grows until the end.
+        let residue = schedule.residue().unwrap();
+        let bound = grown_ones(&policy, &calendar) * (policy.rounding.unit_minor.get() + 1);
+        prop_assert!(BigInt::from(residue.get()) <= bound, "residue {} above {}", residue, bound);
+        let is_early = schedule.rows.len() < policy.term_months as usize;
+        prop_assert!(is_early || BigInt::from(residue.get()) >= -bound);
+        prop_assert!(residue > schedule.instalment.checked_neg().unwrap(), "the last payment is above zero");
+    }
+
+    #[test]
+    fn usual_terms_end_within_a_few_cents_of_the_instalment(
+        principal in 100_000_i64..1_000_000_000, percent in 0_i64..=1_500, term in 1_u32..=120, day_count in day_counts(),
+    ) {
+        let annual_rate = Rate::new(Decimal::new(percent, 4)).unwrap();
+        let policy = ProductPolicy { annual_rate, day_count, ..policy("0", term) };
+        let calendar = Calendar::monthly(date(2024, 1, 31)).unwrap();
+        let schedule = amortise(Minor::new(principal), &policy, &calendar).unwrap();
+        prop_assert_eq!(schedule.rows.len(), term as usize);
+        prop_assert!(schedule.residue().unwrap().get().abs() <= 300, "{:?}", schedule.residue());
+    }
+
+    #[test]
+    fn interest_is_the_same_in_one_step_and_in_several(policy in policies(), (calendar, owed, [from, between, to]) in lives()) {
+        let run = |from, to| accruals(&policy, &calendar, &owed, from, to).unwrap();
+        let (first, second, whole) = (run(from, between), run(between, to), run(from, to));
+        let split = total(&first).checked_add(total(&second)).unwrap();
+        prop_assert_eq!(split, total(&whole));
+        prop_assert!(whole.iter().all(|accrual| accrual.amount.is_positive()));
+        let posted: Vec<_> = run(calendar.funded_on(), from).into_iter().chain(first).chain(second).collect();
+        prop_assert_eq!(corrections(&policy, &calendar, &owed, &posted, to), Ok(vec![]));
+    }
+
+    #[test]
+    fn corrections_make_the_past_agree_with_any_new_past(
+        policy in policies(), (calendar, believed, [_, _, to]) in lives(), changes in prop::collection::vec((0_i64..800, 0_i64..10_000_000), 0..5),
+    ) {
+        let day = |days: i64| calendar.funded_on().saturating_add(jiff::Span::new().days(days));
+        let known = PrincipalHistory::new(changes.into_iter().map(|(days, owed)| (day(days), Minor::new(owed)))).unwrap();
+        let run = |owed| accruals(&policy, &calendar, owed, calendar.funded_on(), to).unwrap();
+        let posted = run(&believed);
+        let corrected = corrections(&policy, &calendar, &known, &posted, to).unwrap();
+        let sum = total(&posted).checked_add(total(&corrected)).unwrap();
+        prop_assert_eq!(sum, total(&run(&known)));
+    }
+
+    #[test]
+    fn a_payment_is_divided_without_rest_and_without_excess(
+        amount in 1_i64..=i64::MAX, owed in [0_i64..5_000, 0..5_000, 0..5_000, 0..5_000, 0..50_000, -100..5_000],
+        order in Just(Waterfall::default().buckets().to_vec()).prop_shuffle(), hold: bool, small: bool,
+        hint in prop::option::of(prop::sample::select(vec![Bucket::FeesDue, Bucket::Principal, Bucket::Escrow, Bucket::Future])),
+    ) {
+        let amount = Minor::new(if small { amount % 70_000 + 1 } else { amount });
+        let [fees_due, interest_past_due, interest_current, principal_due, principal_balance, escrow] = owed.map(Minor::new);
+        let owed = Outstanding { fees_due, interest_past_due, interest_current, principal_due, principal_balance, escrow };
+        let prepayment = if hold { Prepayment::Hold } else { Prepayment::ReducePrincipal };
+        let policy = ProductPolicy { waterfall: Waterfall::new(order).unwrap(), prepayment, ..policy("7", 12) };
+        let parts = allocate(amount, &policy, &owed, Hints { bucket: hint }).unwrap();
+        prop_assert_eq!(Minor::sum(parts.iter().map(|part| part.amount)), Ok(amount));
+        for (index, part) in parts.iter().enumerate() {
+            let limit = match part.bucket {
+                Bucket::FeesDue => fees_due,
+                Bucket::InterestPastDue => interest_past_due,
+                Bucket::InterestCurrent => interest_current,
+                Bucket::Principal if hold && hint != Some(Bucket::Principal) => principal_due.min(principal_balance),
+                Bucket::Principal => principal_balance,
+                Bucket::Escrow => escrow,
+                Bucket::Future => Minor::MAX,
+            };
+            prop_assert!(part.amount.is_positive() && part.amount <= limit, "{:?} of {:?}", part, owed);
+            prop_assert!(parts[..index].iter().all(|other| other.bucket != part.bucket));
+        }
+    }
+
+    #[test]
+    fn a_quote_that_is_paid_leaves_nothing(policy in policies(), (calendar, principal, [_, accrued_to, day]) in lives()) {
+        let posted = accruals(&policy, &calendar, &principal, calendar.funded_on(), accrued_to).unwrap();
+        let books = Books {
+            interest_receivable: total(&posted),
+            principal: principal.clone(),
+            accrued_to,
+            fees_receivable: Minor::new(2_500),
+            receipts: Vec::new(),
+            escrow_deposited: Minor::ZERO,
+            escrow_balance: Minor::ZERO,
+            suspense: Minor::new(1_000),
+        };
+        let quote = PayoffQuote::new(&policy, &calendar, &books, day).unwrap();
+        let later = accruals(&policy, &calendar, &principal, accrued_to, day).unwrap();
+        let interest = total(&posted).checked_add(total(&later)).unwrap();
+        let owed = Minor::sum([principal.on(day), interest, Minor::new(2_500), Minor::new(-1_000)]).unwrap();
+        prop_assert_eq!(quote.total, owed);
+    }
+
+    #[test]
+    fn every_legal_policy_survives_json(policy in policies()) {
+        let json = serde_json::to_string(&policy).unwrap();
+        prop_assert_eq!(serde_json::from_str::<ProductPolicy>(&json).unwrap(), policy);
+    }
+}
