@@ -45,6 +45,11 @@ impl Figure {
         }
     }
 
+    /// A rate that must reach `bar`, whatever else the machine does.
+    pub(crate) fn reaches(bench: &'static str, figure: &'static str, value: f64, unit: &'static str, bar: f64) -> Self {
+        Self { pass: value >= bar, must_be: ">=", ..Self::at_most(bench, figure, value, unit, bar) }
+    }
+
     /// A rate that nothing is asked of.
     pub(crate) fn shown(bench: &'static str, figure: &'static str, value: f64, unit: &'static str, limit: f64) -> Self {
         let ratio = value / limit;

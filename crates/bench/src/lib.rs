@@ -32,6 +32,8 @@ pub enum Name {
     Backlog,
     /// Rate while another session holds an old snapshot, against without
     Pinned,
+    /// Entries of one tenant's audit chain
+    Audit,
     /// All of them, one after the other
     All,
 }
@@ -146,6 +148,9 @@ async fn measure(name: Name, settings: &Settings) -> anyhow::Result<Report> {
     }
     if wanted(Name::Pinned) {
         figures.extend(benches::pinned::run(settings).await?);
+    }
+    if wanted(Name::Audit) {
+        figures.extend(benches::audit::run(settings).await?);
     }
     Ok(Report(figures))
 }

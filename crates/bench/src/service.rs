@@ -114,6 +114,7 @@ pub(crate) fn service(seen: &Arc<Seen>, timed: bool) -> Service {
             schema: "bench",
             steps: &[Migration { name: "0001_bench", sql: include_str!("../migrations/0001_bench.sql") }],
         })
+        .migrations(onceward::audit::MIGRATIONS)
         .schemas(&[SCHEMA])
         .topology(Topology::new().exchange(Exchange::topic("bench.events")).queue(Queue::work(QUEUE)).bind(
             "bench.events",

@@ -23,6 +23,7 @@ pub mod telemetry;
 pub mod topology_state;
 
 pub use config::{Config, Section};
+pub use onceward_audit as audit;
 pub use onceward_db::{self as db, Db, DbConfig, DbError, Migration, Migrations, RequiredTable, Row, Scope, Tx};
 pub use onceward_envelope::{
     self as envelope, Actor, CorrelationId, Envelope, EventType, IdempotencyKey, SchemaRegistry, TenantId,
@@ -46,7 +47,7 @@ pub mod prelude {
     pub use crate::{
         Access, Command, Consumer, DbError, Event, Exchange, Failure, Handler, LeasedHandler, Migration, Migrations,
         NewMessage, Problem, ProblemCode, Queue, Reader, Received, RequiredTable, Response, RetryPolicy, Routes,
-        Schedule, Service, StatusCode, TenantId, Topology, Tx, outbox,
+        Schedule, Service, StatusCode, TenantId, Topology, Tx, audit, outbox,
     };
     pub use onceward_web::{axum::extract::Path, problem::codes};
     pub use serde_json::json;

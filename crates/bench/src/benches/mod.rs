@@ -1,5 +1,6 @@
 //! One file a bench.
 
+pub(crate) mod audit;
 pub(crate) mod backlog;
 pub(crate) mod enqueue;
 pub(crate) mod latency;

@@ -1,5 +1,6 @@
 //! The command line: `up`, `serve`, `migrate`, `topology`, `token`, `tenant`, `queues`.
 
+mod audit;
 mod dlq;
 mod doctor;
 mod duration;
@@ -54,6 +55,9 @@ pub enum Command {
     /// Look at what waits for an external bus, and offer it again
     #[command(subcommand)]
     Outbox(outbox::Command),
+    /// Verify, export and read the audit trail
+    #[command(subcommand)]
+    Audit(audit::Command),
     /// Tell the story of a request: its messages, what became of each, and what caused what
     ///
     /// Ends with 0 when something was found, with 1 when nothing was. When a message was handled is not written down
@@ -138,6 +142,7 @@ async fn dispatch(platform: Platform, config: Config, command: Command) -> anyho
         Command::Queues(args) => queues::run(&platform, &config, args).await,
         Command::Dlq(command) => dlq::run(&platform, &config, command).await,
         Command::Outbox(command) => outbox::run(&platform, &config, command).await,
+        Command::Audit(command) => audit::run(&config, command).await,
         Command::Trace(args) => trace::run(&platform, &config, args).await,
         Command::Doctor(args) => doctor::run(&platform, &config, args).await,
     }

@@ -1,5 +1,6 @@
 //! The `onceward` program as its users run it.
 
+mod audit;
 mod commands;
 mod dlq;
 mod doctor;

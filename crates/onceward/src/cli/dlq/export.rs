@@ -58,7 +58,8 @@ pub(super) async fn run(db: &Db, args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn open(path: &Path) -> anyhow::Result<Box<dyn Write>> {
+/// The file to write to; `-` is standard output.
+pub(in crate::cli) fn open(path: &Path) -> anyhow::Result<Box<dyn Write>> {
     if path == Path::new("-") {
         return Ok(Box::new(BufWriter::new(std::io::stdout())));
     }

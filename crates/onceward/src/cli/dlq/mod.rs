@@ -9,6 +9,7 @@ mod select;
 mod show;
 
 pub(super) use act::requeue_dead_of_outbox;
+pub(super) use export::open;
 pub(super) use select::said;
 
 use crate::{Config, Platform};
