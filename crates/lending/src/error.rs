@@ -73,6 +73,16 @@ pub enum LendingError {
         /// What the loan is.
         status: LoanStatus,
     },
+    /// The status needs something booked, which another action does.
+    #[error("a loan that is {from} becomes {to} by {by}")]
+    OtherAction {
+        /// What the loan is.
+        from: LoanStatus,
+        /// What it was to become.
+        to: LoanStatus,
+        /// How it would.
+        by: &'static str,
+    },
     /// Something is still owed, or still held for the borrower.
     #[error("{what} holds {amount}: settle it before the loan is closed")]
     NotSettled {

@@ -1,6 +1,6 @@
 //! What is asked for and told by messages. Everything about a loan is ordered by the loan's id.
 
-use super::{Loan, request::LoanData, request::LoanChange};
+use super::{Loan, request::LoanChange, request::LoanData};
 use crate::topology::{COMMANDS, EVENTS, SCHEDULES};
 use jiff::Timestamp;
 use onceward::{Event, TenantId};

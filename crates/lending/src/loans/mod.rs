@@ -7,12 +7,15 @@
 //! Invariant: whoever changes a loan or posts to it holds [`store::lock_loan`] first.
 
 mod accrual;
+mod commands;
+mod consumers;
 pub mod events;
 mod late_fees;
 mod loan;
 mod position;
 pub mod postings;
 pub mod request;
+mod routes;
 mod settlement;
 pub mod store;
 
@@ -22,20 +25,65 @@ pub use loan::Loan;
 pub use position::{books, books_with, dues, outstanding, payoff};
 pub use settlement::{reopen_if_owed, settle_if_paid};
 
-use crate::Settings;
-use onceward::prelude::*;
+pub(crate) use routes::routes;
+
+use crate::{Settings, topology::SCHEDULES};
+use onceward::{Event, prelude::*};
 use std::sync::Arc;
 
 /// Columns without which loans must not be served.
-pub(crate) const REQUIRED: &[RequiredTable] = &[];
+pub(crate) const REQUIRED: &[RequiredTable] = &[
+    RequiredTable {
+        table: "lending.borrower_entities",
+        columns: &["tenant_id", "borrower_entity_id", "kind", "display_name", "email", "external_ref"],
+    },
+    RequiredTable { table: "lending.product_policy", columns: &["tenant_id", "code", "version", "policy"] },
+    RequiredTable {
+        table: "lending.loan",
+        columns: &[
+            "tenant_id",
+            "loan_id",
+            "status",
+            "principal_minor",
+            "schedule_no",
+            "schedule_start",
+            "accrued_to",
+            "serviced_to",
+            "version",
+        ],
+    },
+    RequiredTable { table: "lending.instalment", columns: &["tenant_id", "loan_id", "number", "late_fees"] },
+    RequiredTable { table: "lending.command_status", columns: &["tenant_id", "correlation_id", "request_key"] },
+];
 
 /// The contracts.
-pub(crate) const SCHEMAS: &[&str] = &[];
+pub(crate) const SCHEMAS: &[&str] = &[
+    include_str!("../../schemas/borrower.new.v1.json"),
+    include_str!("../../schemas/borrower.v1.json"),
+    include_str!("../../schemas/product.new.v1.json"),
+    include_str!("../../schemas/product.v1.json"),
+    include_str!("../../schemas/loan.new.v1.json"),
+    include_str!("../../schemas/loan.change.v1.json"),
+    include_str!("../../schemas/loan.create.v1.json"),
+    include_str!("../../schemas/loan.update.v1.json"),
+    include_str!("../../schemas/loan.accrue.v1.json"),
+    include_str!("../../schemas/loan.created.v1.json"),
+    include_str!("../../schemas/loan.updated.v1.json"),
+    include_str!("../../schemas/loan.accepted.v1.json"),
+    include_str!("../../schemas/loan.status.v1.json"),
+    include_str!("../../schemas/loan.v1.json"),
+    include_str!("../../schemas/loan.list.v1.json"),
+    include_str!("../../schemas/loan.schedule.v1.json"),
+    include_str!("../../schemas/loan.payoff.v1.json"),
+    include_str!("../../schemas/loan.ledger.v1.json"),
+];
 
-pub(crate) fn routes(routes: Routes, _settings: &Arc<Settings>) -> Routes {
-    routes
-}
-
-pub(crate) fn consumers(service: Service, _settings: &Arc<Settings>) -> Service {
+pub(crate) fn consumers(service: Service, settings: &Arc<Settings>) -> Service {
+    let accrual_topic = format!("{SCHEDULES}:tenant.{{tenant}}.loan.accrue");
+    let accrual = Schedule::new("lending-accrual", &settings.accrual_cron, accrual_topic, events::LoanAccrue::TYPE);
     service
+        .consumer(Consumer::transactional("create-loan", "loan.create.v1").on(consumers::OnLoanCreate))
+        .consumer(Consumer::transactional("update-loan", "loan.update.v1").on(consumers::OnLoanUpdate))
+        .consumer(Consumer::transactional("accrue-loans", "loan.accrue.v1").on(consumers::OnAccrualTick))
+        .schedule(accrual.each_tenant())
 }

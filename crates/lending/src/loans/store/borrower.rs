@@ -41,12 +41,7 @@ pub(crate) async fn find_borrower(tx: &Tx, id: Uuid) -> Result<Option<Borrower>,
     let row = tx.query_opt(FIND, &[&id]).await?;
     Ok(row.map(|row| Borrower {
         borrower_entity_id: id,
-        facts: NewBorrower {
-            kind: row.get(0),
-            display_name: row.get(1),
-            email: row.get(2),
-            external_ref: row.get(3),
-        },
+        facts: NewBorrower { kind: row.get(0), display_name: row.get(1), email: row.get(2), external_ref: row.get(3) },
         created_at: row.get(4),
     }))
 }
