@@ -123,8 +123,8 @@ impl Instalment {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::DayCount;
     use crate::model::product::tests::policy;
+    use crate::model::{DayCount, RoundingMode};
     use jiff::civil::date;
 
     fn plan(principal: i64, policy: &ProductPolicy) -> Result<Schedule, RuleError> {
@@ -212,6 +212,8 @@ mod tests {
         let mut whole = policy("0", 6);
         whole.rounding.unit_minor = Minor::new(100);
         assert_eq!(payments(&plan(1_000, &whole).unwrap()), [200, 200, 200, 200, 200]);
+        whole.rounding.mode = RoundingMode::Up;
+        assert_eq!(payments(&plan(700, &whole).unwrap()), [200, 200, 200, 100]);
     }
 
     #[test]
