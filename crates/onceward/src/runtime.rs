@@ -5,7 +5,7 @@ use onceward_db::{Db, DbConfig};
 use onceward_envelope::SystemClock;
 use onceward_messaging::{
     Publisher,
-    consumer::{Worker, WorkerContext},
+    consumer::{Slots, Worker, WorkerContext},
     landing::Landing,
     measure,
     relay::Relay,
@@ -92,12 +92,13 @@ impl Running {
     /// Starts every consumer.
     pub fn run_consumers(&mut self) {
         self.bus.listen();
-        let context = WorkerContext::new(
+        let mut context = WorkerContext::new(
             self.db.clone(),
             Arc::new(self.bus.clone()),
             self.platform.schemas().clone(),
             self.platform.topology().clone(),
         );
+        context.slots = Slots::new(self.config.workers.slots);
         for consumer in self.platform.consumers() {
             self.tasks.spawn(Worker::run(consumer.clone(), context.clone(), self.stop.clone()));
             if let Some(broker) = &self.broker {

@@ -59,16 +59,20 @@ pub(crate) async fn run(engine: Arc<Engine>, intake: Arc<dyn Intake>, context: W
             permit = places.acquire() => { drop(permit); places.available_permits() }
             () = stop.cancelled() => break,
         };
-        let limit = free.clamp(1, engine.consumer.prefetch);
-        match intake.lease(limit, engine.consumer.lease).await {
+        let mut slots = tokio::select! {
+            slots = context.slots.enter(engine.consumer.precedence, free.clamp(1, engine.consumer.prefetch)) => slots,
+            () = stop.cancelled() => break,
+        };
+        match intake.lease(slots.len(), engine.consumer.lease).await {
             Ok(leased) if leased.is_empty() => {
+                drop(slots);
                 pause.reset();
                 tokio::select! { () = intake.wait(super::worker::IDLE_WAIT) => {}, () = stop.cancelled() => {} }
             }
             Ok(leased) => {
                 pause.reset();
                 for leased in leased {
-                    let place = places.clone().acquire_owned().await.expect("never closed");
+                    let place = (places.clone().acquire_owned().await.expect("never closed"), slots.pop());
                     let token = stop.child_token();
                     held.insert(leased.lease, token.clone());
                     let (engine, intake, context, held) =
@@ -80,7 +84,10 @@ pub(crate) async fn run(engine: Arc<Engine>, intake: Arc<dyn Intake>, context: W
                     });
                 }
             }
-            Err(error) => pause.after(&engine.consumer.name, &error, &stop).await,
+            Err(error) => {
+                drop(slots);
+                pause.after(&engine.consumer.name, &error, &stop).await;
+            }
         }
     }
     while tasks.join_next().await.is_some() {}

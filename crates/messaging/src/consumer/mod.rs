@@ -4,6 +4,7 @@ mod check;
 mod handler;
 mod leased;
 mod outcome;
+mod slots;
 mod transactional;
 pub(crate) mod worker;
 
@@ -14,6 +15,7 @@ use onceward_topology::{RetryBudget, RetryPolicy};
 use std::{sync::Arc, time::Duration};
 
 pub use handler::{Handler, LeaseContext, LeasedHandler};
+pub use slots::Slots;
 pub use worker::{Worker, WorkerContext};
 
 /// How messages are handled.
@@ -33,6 +35,7 @@ pub struct Consumer {
     mode: Mode,
     concurrency: usize,
     prefetch: usize,
+    precedence: u8,
     retry: RetryPolicy,
     budget: RetryBudget,
     ordered: bool,
@@ -50,6 +53,7 @@ impl Consumer {
             mode,
             concurrency,
             prefetch,
+            precedence: 0,
             retry: RetryPolicy::default(),
             budget: RetryBudget::default(),
             ordered: true,
@@ -93,6 +97,13 @@ impl Consumer {
     /// How many messages are taken at a time: the size of a turn, or of a fetch of leases.
     pub fn prefetch(mut self, prefetch: usize) -> Self {
         self.prefetch = prefetch.max(1);
+        self
+    }
+
+    /// Its rank among the consumers of a process when there are not enough slots (`workers.slots`) for all: higher goes
+    /// first, and what is lower waits for as long as that has work. 0 by itself.
+    pub fn precedence(mut self, precedence: u8) -> Self {
+        self.precedence = precedence;
         self
     }
 

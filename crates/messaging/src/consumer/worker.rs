@@ -1,6 +1,6 @@
 //! Running a consumer until it is told to stop.
 
-use super::{Consumer, Mode, leased, outcome::Retries, transactional::Engine};
+use super::{Consumer, Mode, Slots, leased, outcome::Retries, transactional::Engine};
 use onceward_db::Db;
 use onceward_envelope::{Clock, SchemaRegistry, SystemClock};
 use onceward_topology::Topology;
@@ -29,12 +29,14 @@ pub struct WorkerContext {
     pub topology: Topology,
     /// The clock.
     pub clock: Arc<dyn Clock>,
+    /// What all consumers of the process share.
+    pub slots: Slots,
 }
 
 impl WorkerContext {
-    /// A context by the machine's clock.
+    /// A context by the machine's clock, without a limit over all consumers.
     pub fn new(db: Db, bus: Arc<dyn Transport>, schemas: SchemaRegistry, topology: Topology) -> Self {
-        Self { db, bus, schemas, topology, clock: Arc::new(SystemClock) }
+        Self { db, bus, schemas, topology, clock: Arc::new(SystemClock), slots: Slots::unlimited() }
     }
 }
 
@@ -67,7 +69,7 @@ impl Worker {
             Mode::Transactional => {
                 let mut tasks = JoinSet::new();
                 for _ in 0..engine.consumer.concurrency {
-                    tasks.spawn(take_turns(engine.clone(), intake.clone(), stop.clone()));
+                    tasks.spawn(take_turns(engine.clone(), intake.clone(), context.slots.clone(), stop.clone()));
                 }
                 while tasks.join_next().await.is_some() {}
             }
@@ -85,13 +87,23 @@ fn subscription(consumer: &Consumer) -> Subscription {
     }
 }
 
-async fn take_turns(engine: Arc<Engine>, intake: Arc<dyn Intake>, stop: CancellationToken) {
+async fn take_turns(engine: Arc<Engine>, intake: Arc<dyn Intake>, slots: Slots, stop: CancellationToken) {
     let mut pause = Pause::default();
     let mut size = FIRST_TURN.min(engine.consumer.prefetch);
+    let precedence = engine.consumer.precedence;
+    let mut slot = Vec::new();
     while !stop.is_cancelled() {
+        let entering = async {
+            match slot.is_empty() {
+                true => slots.enter(precedence, 1).await,
+                false => slots.again(std::mem::take(&mut slot), precedence).await,
+            }
+        };
+        slot = tokio::select! { entered = entering => entered, () = stop.cancelled() => return };
         let ran = match intake.take(size).await {
             Ok(Some(turn)) => engine.run_turn(turn).await,
             Ok(None) => {
+                slot.clear();
                 tokio::select! { () = intake.wait(IDLE_WAIT) => {}, () = stop.cancelled() => {} }
                 continue;
             }
@@ -102,7 +114,10 @@ async fn take_turns(engine: Arc<Engine>, intake: Arc<dyn Intake>, stop: Cancella
                 pause.reset();
                 size = next_size(size, engine.consumer.prefetch, handled, took);
             }
-            Err(error) => pause.after(&engine.consumer.name, &error, &stop).await,
+            Err(error) => {
+                slot.clear();
+                pause.after(&engine.consumer.name, &error, &stop).await;
+            }
         }
     }
 }

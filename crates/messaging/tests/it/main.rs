@@ -10,6 +10,7 @@ mod late;
 mod leased;
 mod order;
 mod outbox;
+mod precedence;
 mod requeue;
 mod requeue_leased;
 mod requeue_order;

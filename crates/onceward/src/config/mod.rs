@@ -25,6 +25,7 @@ pub struct Config {
     pub http: Http,
     pub auth: Auth,
     pub bus: Bus,
+    pub workers: Workers,
     pub retention: Keep,
     pub shutdown: Shutdown,
     pub telemetry: Telemetry,
@@ -94,6 +95,13 @@ pub struct Bus {
     pub publish_timeout_ms: u64,
     pub notify_interval_ms: u64,
     pub lanes_per_turn: usize,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[allow(missing_docs)]
+pub struct Workers {
+    pub slots: usize,
 }
 
 #[derive(Clone, Debug, Deserialize)]
