@@ -56,7 +56,7 @@ async fn a_relay_killed_between_publish_and_mark_publishes_again_and_nothing_is_
 }
 
 on_buses!(a_consumer_killed_between_commit_and_ack_gets_all_again_and_doubles_nothing:
-    on_rabbitmq RabbitMq, on_redis Redis);
+    on_rabbitmq RabbitMq, on_kafka Kafka, on_redis Redis);
 async fn a_consumer_killed_between_commit_and_ack_gets_all_again_and_doubles_nothing(bus: Bus) {
     let database = PrivateDatabase::start(&bus).await;
     let (owner, broker) = (database.owner().await, bus.broker());

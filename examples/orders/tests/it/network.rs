@@ -13,7 +13,8 @@ use std::time::Instant;
 const SILENCES: usize = 2;
 const ORDERS_BETWEEN: u64 = 100;
 
-on_buses!(a_silent_network_is_noticed_and_everything_catches_up: on_rabbitmq RabbitMq, on_redis Redis);
+on_buses!(a_silent_network_is_noticed_and_everything_catches_up:
+    on_rabbitmq RabbitMq, on_kafka Kafka, on_redis Redis);
 async fn a_silent_network_is_noticed_and_everything_catches_up(bus: Bus) {
     let proxy = Proxy::before(bus.url.as_deref().unwrap());
     let bus = Bus { url: Some(proxy.url(bus.url.as_deref().unwrap())), ..bus };

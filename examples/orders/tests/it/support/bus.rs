@@ -37,7 +37,7 @@ impl Bus {
 
     /// The bus as a program outside the service would use it.
     pub fn broker(&self) -> Arc<dyn Broker> {
-        let mut config = Config::load_with(None, |_| None).expect("the defaults are valid");
+        let mut config = Config::load_with(None, &[], |_| None).expect("the defaults are valid");
         config.bus.url = self.url.clone().unwrap_or_default();
         config.bus.namespace = self.namespace.clone();
         let platform = Platform::assemble(vec![service()]).expect("the service fits");
