@@ -80,6 +80,26 @@ const HEAD: i32 = 0;
 const LATE: i32 = 2;
 const OWN_XID: i32 = 4;
 
+/// The columns of `onceward.take_turns` in their order. By its name, a column is looked for anew in every row.
+pub(crate) mod column {
+    macro_rules! columns {
+        ($($name:ident)+) => {
+            #[derive(Clone, Copy)]
+            #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
+            enum Position { $($name),+ }
+            $(pub(crate) const $name: usize = Position::$name as usize;)+
+            /// Their names.
+            #[cfg(test)]
+            pub(crate) const NAMES: &[&str] = &[$(stringify!($name)),+];
+        };
+    }
+    columns! {
+        KIND LANE_ID TURN LAST_SEQ OPEN_XIDS OPEN_FLOORS CAREFUL_UNTIL STARTS SNAPSHOT SEQ XID DEFERRED_ID STATE ATTEMPTS LEASE
+        FIRST_ERROR FIRST_FAILED_AT BLOCKED CREATED_AT OCCURRED_AT ID VERSION TENANT_ID EVENT_TYPE TOPIC ORDERING_KEY
+        IDEMPOTENCY_KEY CORRELATION_ID CAUSATION_ID HEADERS PAYLOAD
+    }
+}
+
 /// Everything a turn found.
 pub(crate) struct Read {
     pub heads: Vec<LaneHead>,
@@ -87,9 +107,9 @@ pub(crate) struct Read {
 }
 
 pub(crate) fn read(rows: &[Row]) -> Result<Read, TransportError> {
-    let kind = |row: &&Row| row.get::<_, i32>("kind");
+    let kind = |row: &&Row| row.get::<_, i32>(column::KIND);
     let taken_after =
-        rows.iter().find(|row| kind(row) == OWN_XID).and_then(|row| row.get::<_, &str>("xid").parse().ok());
+        rows.iter().find(|row| kind(row) == OWN_XID).and_then(|row| row.get::<_, &str>(column::XID).parse().ok());
     let heads: Option<Vec<LaneHead>> =
         rows.iter().filter(|row| kind(row) == HEAD).map(|row| head(row, taken_after)).collect();
     Ok(Read {
@@ -101,20 +121,20 @@ pub(crate) fn read(rows: &[Row]) -> Result<Read, TransportError> {
 }
 
 fn message(row: &Row) -> Found {
-    let kind: i32 = row.get("kind");
-    let attempts: i32 = row.get("attempts");
-    let state: Option<&str> = row.get("state");
+    let kind: i32 = row.get(column::KIND);
+    let attempts: i32 = row.get(column::ATTEMPTS);
+    let state: Option<&str> = row.get(column::STATE);
     let place = Place {
-        lane_id: row.get("lane_id"),
-        seq: row.get("seq"),
+        lane_id: row.get(column::LANE_ID),
+        seq: row.get(column::SEQ),
         late: kind == LATE,
-        deferred: row.get::<_, Option<i64>>("deferred_id").map(|id| Deferred {
+        deferred: row.get::<_, Option<i64>>(column::DEFERRED_ID).map(|id| Deferred {
             id,
             attempts,
-            lease: row.get("lease"),
+            lease: row.get(column::LEASE),
             rescued: state == Some("leased"),
         }),
-        blocked: row.get("blocked"),
+        blocked: row.get(column::BLOCKED),
     };
     let rescued = i32::from(place.deferred.as_ref().is_some_and(|deferred| deferred.rescued));
     let attempt = u32::try_from(attempts + rescued + 1).unwrap_or(1);
@@ -124,28 +144,28 @@ fn message(row: &Row) -> Found {
 
 fn head(row: &Row, taken_after: Option<u64>) -> Option<LaneHead> {
     Some(LaneHead {
-        lane_id: row.get("lane_id"),
-        turn: row.get("turn"),
+        lane_id: row.get(column::LANE_ID),
+        turn: row.get(column::TURN),
         cursor: LaneCursor::from_columns(
-            row.get("last_seq"),
-            row.get("open_xids"),
-            &row.get::<_, Vec<i64>>("open_floors"),
+            row.get(column::LAST_SEQ),
+            row.get(column::OPEN_XIDS),
+            &row.get::<_, Vec<i64>>(column::OPEN_FLOORS),
         )?,
-        careful_until: row.get("careful_until"),
-        starts: row.get("starts"),
-        snapshot: Snapshot::parse(row.get("snapshot"), taken_after)?,
+        careful_until: row.get(column::CAREFUL_UNTIL),
+        starts: row.get(column::STARTS),
+        snapshot: Snapshot::parse(row.get(column::SNAPSHOT), taken_after)?,
     })
 }
 
 fn delivery(row: &Row, attempt: u32) -> Result<Delivery, String> {
-    let published_at: Timestamp = row.get("created_at");
-    let event_id: Uuid = row.get("id");
-    let tenant = TenantId::new(row.get::<_, &str>("tenant_id")).map_err(|error| error.to_string())?;
-    let version: i16 = row.get("version");
-    let event_type =
-        EventType::new(row.get::<_, &str>("event_type"), version.unsigned_abs()).map_err(|error| error.to_string())?;
+    let published_at: Timestamp = row.get(column::CREATED_AT);
+    let event_id: Uuid = row.get(column::ID);
+    let tenant = TenantId::new(row.get::<_, &str>(column::TENANT_ID)).map_err(|error| error.to_string())?;
+    let version: i16 = row.get(column::VERSION);
+    let event_type = EventType::new(row.get::<_, &str>(column::EVENT_TYPE), version.unsigned_abs())
+        .map_err(|error| error.to_string())?;
     // A message put aside keeps "no headers" as JSON's null.
-    let mut headers: Map<String, Value> = match row.get::<_, Option<&str>>("headers") {
+    let mut headers: Map<String, Value> = match row.get::<_, Option<&str>>(column::HEADERS) {
         Some(text) => {
             serde_json::from_str::<Option<_>>(text).map_err(|error| format!("headers: {error}"))?.unwrap_or_default()
         }
@@ -157,7 +177,7 @@ fn delivery(row: &Row, attempt: u32) -> Result<Delivery, String> {
         Some(Value::Object(extensions)) => extensions,
         _ => Map::new(),
     };
-    let idempotency_key = match row.get::<_, Option<&str>>("idempotency_key") {
+    let idempotency_key = match row.get::<_, Option<&str>>(column::IDEMPOTENCY_KEY) {
         Some(key) => IdempotencyKey::new(key).map_err(|error| error.to_string())?,
         None => IdempotencyKey::from(event_id),
     };
@@ -166,25 +186,26 @@ fn delivery(row: &Row, attempt: u32) -> Result<Delivery, String> {
         event_type,
         schema_version: ENVELOPE_SCHEMA_VERSION,
         tenant_id: tenant.clone(),
-        correlation_id: CorrelationId::new(row.get::<_, &str>("correlation_id")).map_err(|error| error.to_string())?,
-        causation_id: row.get("causation_id"),
+        correlation_id: CorrelationId::new(row.get::<_, &str>(column::CORRELATION_ID))
+            .map_err(|error| error.to_string())?,
+        causation_id: row.get(column::CAUSATION_ID),
         idempotency_key,
         actor,
-        occurred_at: row.get::<_, Option<Timestamp>>("occurred_at").unwrap_or(published_at),
+        occurred_at: row.get::<_, Option<Timestamp>>(column::OCCURRED_AT).unwrap_or(published_at),
         extensions,
-        payload: serde_json::from_str(row.get("payload")).map_err(|error| format!("payload: {error}"))?,
+        payload: serde_json::from_str(row.get(column::PAYLOAD)).map_err(|error| format!("payload: {error}"))?,
         trace,
     };
     Ok(Delivery {
         envelope,
-        topic: row.get("topic"),
-        ordering_key: row.get("ordering_key"),
+        topic: row.get(column::TOPIC),
+        ordering_key: row.get(column::ORDERING_KEY),
         priority: 0,
         queue_tenant: tenant,
         attempt,
         published_at,
-        first_error: row.get("first_error"),
-        first_failed_at: row.get("first_failed_at"),
+        first_error: row.get(column::FIRST_ERROR),
+        first_failed_at: row.get(column::FIRST_FAILED_AT),
     })
 }
 
@@ -208,16 +229,32 @@ pub(crate) fn stored(delivery: &Delivery) -> Value {
 /// The columns of a message that could not be read.
 fn raw(row: &Row) -> Value {
     json!({
-        "id": row.get::<_, Uuid>("id"),
-        "tenant_id": row.get::<_, &str>("tenant_id"),
-        "event_type": row.get::<_, &str>("event_type"),
-        "version": row.get::<_, i16>("version"),
-        "topic": row.get::<_, &str>("topic"),
-        "ordering_key": row.get::<_, Option<&str>>("ordering_key"),
-        "idempotency_key": row.get::<_, Option<&str>>("idempotency_key"),
-        "correlation_id": row.get::<_, &str>("correlation_id"),
-        "causation_id": row.get::<_, Option<&str>>("causation_id"),
-        "headers": row.get::<_, Option<&str>>("headers"),
-        "payload": row.get::<_, &str>("payload"),
+        "id": row.get::<_, Uuid>(column::ID),
+        "tenant_id": row.get::<_, &str>(column::TENANT_ID),
+        "event_type": row.get::<_, &str>(column::EVENT_TYPE),
+        "version": row.get::<_, i16>(column::VERSION),
+        "topic": row.get::<_, &str>(column::TOPIC),
+        "ordering_key": row.get::<_, Option<&str>>(column::ORDERING_KEY),
+        "idempotency_key": row.get::<_, Option<&str>>(column::IDEMPOTENCY_KEY),
+        "correlation_id": row.get::<_, &str>(column::CORRELATION_ID),
+        "causation_id": row.get::<_, Option<&str>>(column::CAUSATION_ID),
+        "headers": row.get::<_, Option<&str>>(column::HEADERS),
+        "payload": row.get::<_, &str>(column::PAYLOAD),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::column;
+
+    #[test]
+    fn the_columns_stand_where_the_function_gives_them() {
+        let sql = include_str!("../migrations/0002_functions.sql");
+        let (_, after) = sql.split_once("FUNCTION onceward.take_turns(").expect("the function is there");
+        let (_, after) = after.split_once("RETURNS TABLE (").expect("it returns a table");
+        let (columns, _) = after.split_once(')').expect("its columns end");
+        let names: Vec<String> =
+            columns.split(',').filter_map(|one| one.split_whitespace().next()).map(str::to_uppercase).collect();
+        assert_eq!(names, column::NAMES);
+    }
 }
