@@ -78,10 +78,12 @@ struct Cli {
     command: Command,
 }
 
+type Make = dyn FnOnce(&Config) -> Result<Vec<Service>, ConfigError>;
+
 /// What a program consists of: services as they are, or services that are made from their settings.
 pub struct Services {
     sections: Vec<Section>,
-    make: Box<dyn FnOnce(&Config) -> Result<Vec<Service>, ConfigError>>,
+    make: Box<Make>,
 }
 
 impl Services {
