@@ -34,6 +34,8 @@ pub enum Name {
     Pinned,
     /// Entries of one tenant's audit chain
     Audit,
+    /// Payments from intake to `payment.posted.v1`, against the bare SQL writes of the same rows
+    Payments,
     /// All of them, one after the other
     All,
 }
@@ -56,7 +58,7 @@ pub struct Args {
     /// Concurrent clients
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=64))]
     clients: u64,
-    /// The bus that `queue` measures (PostgreSQL without it) and `relay` carries to (RabbitMQ and Kafka without it)
+    /// The bus that `queue` and `payments` measure (PostgreSQL without it) and `relay` carries to (RabbitMQ and Kafka without it)
     #[arg(long, value_enum)]
     bus: Option<BusName>,
     /// A broker to measure with --bus instead of a private one
@@ -151,6 +153,9 @@ async fn measure(name: Name, settings: &Settings) -> anyhow::Result<Report> {
     }
     if wanted(Name::Audit) {
         figures.extend(benches::audit::run(settings).await?);
+    }
+    if wanted(Name::Payments) {
+        figures.extend(benches::payments::run(settings).await?);
     }
     Ok(Report(figures))
 }

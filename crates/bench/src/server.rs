@@ -8,13 +8,14 @@ use crate::{
 };
 use anyhow::Context;
 use onceward::{
-    Config, Db, DbConfig, Platform, broker,
+    Config, Db, DbConfig, Platform, Service, broker,
     db::migrate,
     runtime::Running,
     transport::{Broker, BusKind},
 };
 use onceward_local_postgres::{Cluster, ClusterOptions, Programs};
 use std::{path::PathBuf, sync::Arc};
+use tokio::net::TcpListener;
 use tokio_postgres::Client;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -42,6 +43,13 @@ impl Bench {
     }
 
     pub(crate) async fn on_bus(settings: &Settings, timed: bool, bus: BusKind) -> anyhow::Result<Self> {
+        let seen = Arc::new(Seen::default());
+        let service = service::service(&seen, timed);
+        Ok(Self { seen, ..Self::of(settings, bus, vec![service]).await? })
+    }
+
+    /// Of other services than the usual one.
+    pub(crate) async fn of(settings: &Settings, bus: BusKind, services: Vec<Service>) -> anyhow::Result<Self> {
         let server = match &settings.database_url {
             Some(url) => Server::Given(url.clone()),
             None => tokio::task::spawn_blocking(private).await??,
@@ -54,16 +62,16 @@ impl Bench {
         let admin =
             migrate::owner(&DbConfig::new(&maintenance)).await.context("the server to measure cannot be reached")?;
         admin.batch_execute(&format!("CREATE DATABASE {name}")).await?;
-        let seen = Arc::new(Seen::default());
-        let platform = Platform::assemble(vec![service::service(&seen, timed)])?;
+        let platform = Platform::assemble(services)?;
         let mut config = Config::load_with(None, &[], |_| None)?;
         config.database.url.clone_from(&url);
         config.database.pool_size = settings.clients + 8;
+        config.auth.secret = Uuid::new_v4().to_string();
         let broker = PrivateBroker::start(settings, bus).await?;
         config.bus.url = broker.url();
         config.bus.namespace = format!("{name}.");
         platform.migrate(&config.db(), bus).await?;
-        Ok(Self { seen, url, platform, config, server, name, broker })
+        Ok(Self { seen: Arc::default(), url, platform, config, server, name, broker })
     }
 
     /// An instance of the platform, as a process of its own would be.
@@ -76,6 +84,11 @@ impl Bench {
     /// The external bus, without the platform around it.
     pub(crate) fn broker(&self) -> anyhow::Result<Arc<dyn Broker>> {
         broker::connect(&self.config, self.platform.topology())?.context("PostgreSQL is no broker")
+    }
+
+    /// Every role that a route asks for.
+    pub(crate) fn roles(&self) -> Vec<String> {
+        self.platform.roles()
     }
 
     pub(crate) fn config(&self) -> &Config {
@@ -131,6 +144,10 @@ impl Instance {
 
     pub(crate) fn run_relay(&mut self) {
         self.running.run_relay();
+    }
+
+    pub(crate) fn serve_http(&mut self, listener: TcpListener) -> anyhow::Result<()> {
+        Ok(self.running.serve_http(listener)?)
     }
 
     pub(crate) async fn stop(self) {

@@ -7,3 +7,12 @@ pub(crate) const UNREAD_LANES: &str =
     "SELECT count(*) FROM onceward.queue q CROSS JOIN LATERAL onceward.lanes_with_work(q.id)";
 pub(crate) const HOLD_SNAPSHOT: &str =
     "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_current_xact_id(); SELECT count(*) FROM onceward.lane";
+pub(crate) const PAYMENTS_POSTED: &str = "SELECT count(*) FROM lending.payment_posting";
+pub(crate) const OUTBOX_DEPTH: &str =
+    "SELECT coalesce((SELECT depth FROM onceward.queue_stats(1) WHERE queue = '@outbox'), 0)::bigint";
+pub(crate) const NOW: &str = "SELECT clock_timestamp()";
+pub(crate) const POSTED_SINCE: &str = "SELECT count(*) FROM lending.payment_posting WHERE posted_at >= $1";
+/// From the moment it came in to the commit of its posting, as far as the transaction's start tells.
+pub(crate) const E2E_P95_MS: &str = "
+    SELECT (1000 * percentile_cont(0.95) WITHIN GROUP (ORDER BY extract(epoch FROM p.posted_at - i.received_at)))::float8
+    FROM lending.payment_posting p JOIN lending.payment_intake i USING (tenant_id, payment_id) WHERE i.received_at >= $1";
