@@ -1,0 +1,28 @@
+-- What is paid out of escrow: asked for, and then disbursed or refused. Once settled a row does not change.
+CREATE TABLE lending.escrow_disbursement (
+    tenant_id       text        NOT NULL,
+    disbursement_id uuid        NOT NULL,
+    loan_id         uuid        NOT NULL,
+    payee_name      text        NOT NULL CHECK (payee_name <> ''),
+    payee_reference text        NOT NULL,
+    amount_minor    bigint      NOT NULL CHECK (amount_minor > 0),
+    currency        text        NOT NULL CHECK (currency ~ '^[A-Z]{3}$'),
+    purpose         text        NOT NULL CHECK (purpose IN ('tax', 'insurance', 'other')),
+    effective_date  date        NOT NULL,
+    -- When the payee must have it, if that is known.
+    due_date        date,
+    status          text        NOT NULL DEFAULT 'requested' CHECK (status IN ('requested', 'disbursed', 'refused')),
+    reason          text,
+    event_id        uuid,
+    requested_at    timestamptz NOT NULL DEFAULT now(),
+    settled_at      timestamptz,
+    CHECK ((status = 'refused') = (reason IS NOT NULL)),
+    CHECK ((status = 'disbursed') = (event_id IS NOT NULL)),
+    CHECK ((status = 'requested') = (settled_at IS NULL)),
+    PRIMARY KEY (tenant_id, disbursement_id),
+    FOREIGN KEY (tenant_id, loan_id) REFERENCES lending.loan ON DELETE RESTRICT,
+    FOREIGN KEY (tenant_id, event_id) REFERENCES ledger.ledger_event (tenant_id, event_id) ON DELETE RESTRICT
+);
+SELECT onceward_meta.protect('lending.escrow_disbursement', 'SELECT, INSERT');
+GRANT UPDATE (status, reason, event_id, settled_at) ON lending.escrow_disbursement TO onceward_app;
+CREATE INDEX disbursement_of_loan ON lending.escrow_disbursement (tenant_id, loan_id, disbursement_id);

@@ -1,0 +1,136 @@
+//! Windows and their shards.
+//!
+//! Locks are taken in one order: shards, then windows. A job holds its shard and takes its window at its end; who opens
+//! windows takes all their shards first. So neither waits for what the other has while it has what the other wants.
+
+use super::Made;
+use crate::etl::{events::EtlCompleted, window::Cut};
+use jiff::Timestamp;
+use onceward::{DbError, Tx};
+
+const STALE: &str =
+    "SELECT DISTINCT window_start FROM lending.etl_loan WHERE stale AND window_start < $1 ORDER BY window_start LIMIT $2";
+const LOCK_SHARDS: &str =
+    "SELECT shard FROM lending.etl_shard WHERE window_start = ANY ($1) ORDER BY window_start, shard FOR UPDATE";
+/// New ones, and old ones that have something new.
+const OPEN: &str = "
+    INSERT INTO lending.etl_window AS w (tenant_id, window_start, window_end, shards)
+    SELECT $1, s.start, s.start + make_interval(mins => $3), $4 FROM unnest($2::timestamptz[]) AS s (start) ORDER BY s.start
+    ON CONFLICT (tenant_id, window_start) DO UPDATE
+        SET generation = w.generation + 1, state = 'running', opened_at = now(), completed_at = NULL
+        WHERE EXISTS (SELECT FROM lending.etl_loan l WHERE l.window_start = w.window_start AND l.stale)
+    RETURNING window_start";
+/// All shards of a new window; of an old one those that have something new.
+const OPEN_SHARDS: &str = "
+    WITH opened AS (
+        INSERT INTO lending.etl_shard (tenant_id, window_start, shard, generation)
+        SELECT w.tenant_id, w.window_start, n.shard, w.generation
+        FROM lending.etl_window w
+        CROSS JOIN LATERAL generate_series(0, w.shards - 1) AS n (shard)
+        WHERE w.window_start = ANY ($1)
+          AND (w.generation = 1 OR EXISTS (
+              SELECT FROM lending.etl_loan l
+              WHERE l.window_start = w.window_start AND l.stale AND lending.etl_shard_of(l.loan_id, w.shards) = n.shard))
+        ON CONFLICT (tenant_id, window_start, shard) DO UPDATE
+            SET generation = excluded.generation, state = 'pending', done_at = NULL
+        RETURNING window_start, shard, generation)
+    SELECT window_start, generation, array_agg(shard ORDER BY shard) FROM opened
+    GROUP BY window_start, generation ORDER BY window_start";
+const NOT_STALE: &str = "UPDATE lending.etl_loan SET stale = false WHERE window_start = ANY ($1) AND stale";
+const LOCK_SHARD: &str = "SELECT generation, state = 'done' FROM lending.etl_shard \
+     WHERE window_start = $1 AND shard = $2 FOR UPDATE";
+const FINISH_SHARD: &str = "UPDATE lending.etl_shard SET state = 'done', loans = $3, payments = $4, balances = $5, \
+     done_at = clock_timestamp() WHERE window_start = $1 AND shard = $2";
+const LOCK_WINDOW: &str = "SELECT FROM lending.etl_window WHERE window_start = $1 FOR UPDATE";
+const COMPLETE: &str = "
+    UPDATE lending.etl_window w SET state = 'completed', completed_at = clock_timestamp()
+    FROM (SELECT count(*) FILTER (WHERE state = 'pending') AS pending, sum(loans) AS loans, sum(payments) AS payments,
+              sum(balances) AS balances
+          FROM lending.etl_shard WHERE window_start = $1) s
+    WHERE w.window_start = $1 AND w.state = 'running' AND s.pending = 0
+    RETURNING w.window_start, w.window_end, w.generation, s.loans, s.payments, s.balances, w.completed_at, w.opened_at";
+
+/// Windows before `before` of which facts have to be made, oldest first.
+pub(in crate::etl) async fn stale_windows(
+    tx: &Tx,
+    before: Timestamp,
+    limit: i64,
+) -> Result<Vec<Timestamp>, DbError> {
+    Ok(tx.query(STALE, &[&before, &limit]).await?.iter().map(|row| row.get(0)).collect())
+}
+
+/// A window that was opened, and the shards to do.
+#[derive(Debug)]
+pub(in crate::etl) struct Opened {
+    pub window_start: Timestamp,
+    pub generation: i32,
+    pub shards: Vec<i32>,
+}
+
+/// Opens windows, or opens them again.
+pub(in crate::etl) async fn open_windows(
+    tx: &Tx,
+    cut: Cut,
+    windows: &[Timestamp],
+    shards: i32,
+) -> Result<Vec<Opened>, DbError> {
+    if windows.is_empty() {
+        return Ok(Vec::new());
+    }
+    let minutes = i32::try_from(cut.minutes()).unwrap_or(i32::MAX);
+    tx.query(LOCK_SHARDS, &[&windows]).await?;
+    let windows = tx.query(OPEN, &[&tx.tenant()?.as_str(), &windows, &minutes, &shards]).await?;
+    let windows: Vec<Timestamp> = windows.iter().map(|row| row.get(0)).collect();
+    let opened = tx.query(OPEN_SHARDS, &[&windows]).await?;
+    tx.execute(NOT_STALE, &[&windows]).await?;
+    let read = |row: &onceward::Row| Opened { window_start: row.get(0), generation: row.get(1), shards: row.get(2) };
+    Ok(opened.iter().map(read).collect())
+}
+
+/// How far a shard is.
+pub(in crate::etl) struct Shard {
+    pub generation: i32,
+    pub done: bool,
+}
+
+/// The shard, locked until the transaction ends.
+pub(in crate::etl) async fn lock_shard(
+    tx: &Tx,
+    window_start: Timestamp,
+    shard: i32,
+) -> Result<Option<Shard>, DbError> {
+    let row = tx.query_opt(LOCK_SHARD, &[&window_start, &shard]).await?;
+    Ok(row.map(|row| Shard { generation: row.get(0), done: row.get(1) }))
+}
+
+pub(in crate::etl) async fn finish_shard(
+    tx: &Tx,
+    window_start: Timestamp,
+    shard: i32,
+    made: Made,
+) -> Result<(), DbError> {
+    let Made { loans, payments, balances } = made;
+    tx.execute(FINISH_SHARD, &[&window_start, &shard, &loans, &payments, &balances]).await.map(drop)
+}
+
+/// Completes the window if nothing is left to do. Gives what to tell of it, and when it was opened.
+pub(in crate::etl) async fn complete_window(
+    tx: &Tx,
+    window_start: Timestamp,
+) -> Result<Option<(EtlCompleted, Timestamp)>, DbError> {
+    // First the lock, then the look: a statement that had to wait would still see the other shards as they were.
+    tx.query(LOCK_WINDOW, &[&window_start]).await?;
+    let row = tx.query_opt(COMPLETE, &[&window_start]).await?;
+    Ok(row.map(|row| {
+        let completed = EtlCompleted {
+            window_start: row.get(0),
+            window_end: row.get(1),
+            generation: row.get(2),
+            loans: row.get(3),
+            payments: row.get(4),
+            balances: row.get(5),
+            completed_at: row.get(6),
+        };
+        (completed, row.get(7))
+    }))
+}
