@@ -1,7 +1,7 @@
 -- Everything runs with the rights of its caller, so row-level security holds inside as well.
 
 CREATE FUNCTION ledger.sp_finalize_ledger_event(p_event_id uuid) RETURNS timestamptz
-    LANGUAGE plpgsql
+    LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan
     AS $$
 DECLARE
     v_finalized_at timestamptz;
@@ -24,8 +24,7 @@ CREATE FUNCTION ledger.post_events(
     p_line_events int[], p_line_nos smallint[], p_accounts text[], p_currencies text[], p_debits bigint[], p_credits bigint[],
     p_memos text[]
 ) RETURNS TABLE (given_id uuid, known_id uuid)
-    LANGUAGE plpgsql
-    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan
     AS $$
 #variable_conflict use_column
 DECLARE
@@ -39,7 +38,7 @@ BEGIN
         FROM unnest(p_event_ids, p_loan_ids, p_schemas, p_correlation_ids, p_effective_dates, p_notes)
             AS e (event_id, loan_id, schema, correlation_id, effective_date, note)
         ORDER BY e.correlation_id
-        ON CONFLICT (tenant_id, correlation_id) DO NOTHING
+        ON CONFLICT (correlation_id, tenant_id) DO NOTHING
         RETURNING event_id)
     SELECT array_agg(event_id) INTO v_fresh FROM inserted;
 
@@ -69,7 +68,7 @@ CREATE FUNCTION ledger.reverse_event(
     p_event_id uuid, p_reversal_id uuid, p_schema text, p_effective_date date, p_correlation_id text, p_note text,
     OUT outcome text, OUT known_id uuid
 )
-    LANGUAGE plpgsql
+    LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan
     AS $$
 DECLARE
     v_tenant text := onceward_meta.current_tenant();

@@ -185,3 +185,20 @@ async fn history_is_read_page_by_page_in_the_order_of_effect() {
     let until = history(&tx, loan, Some(expected[3].0), None, 100).await.expect("a page");
     assert_eq!(until.len(), 4);
 }
+
+/// The planner has no statistics here, as with every new ledger and every new tenant.
+#[tokio::test]
+async fn a_posting_reads_no_more_rows_however_many_there_are() {
+    let read = "
+        SELECT sum(seq_tup_read + idx_tup_fetch)::bigint FROM pg_stat_xact_user_tables WHERE schemaname = 'ledger'";
+    let ledger = Ledger::new().await;
+    let tx = ledger.begin().await;
+    let mut totals = Vec::new();
+    for _ in 0..200 {
+        post(&tx, &payment(Uuid::now_v7(), 1)).await.expect("it is posted");
+        totals.push(tx.query_one(read, &[]).await.expect("a sum").get::<_, i64>(0));
+    }
+    let (first, last) = (totals[11] - totals[10], totals[199] - totals[198]);
+    assert!(first > 0, "reading is counted");
+    assert_eq!(first, last);
+}
