@@ -64,6 +64,8 @@ pub struct RouteSpec {
     pub responses: Vec<(u16, Option<String>)>,
     /// What it does with the `Idempotency-Key` header.
     pub idempotency: Idempotency,
+    /// The largest body it takes, if not the server's usual one.
+    pub max_body_bytes: Option<usize>,
 }
 
 pub(crate) struct Route {
@@ -71,7 +73,8 @@ pub(crate) struct Route {
     pub(crate) handler: MethodRouter<AppState>,
 }
 
-/// The routes of one service. `summary`, `request`, `responds` and `idempotency` speak of the route declared last.
+/// The routes of one service. `summary`, `request`, `responds`, `idempotency` and `max_body_bytes` speak of the route
+/// declared last.
 #[derive(Default)]
 pub struct Routes {
     pub(crate) routes: Vec<Route>,
@@ -159,6 +162,12 @@ impl Routes {
         self
     }
 
+    /// The largest body it takes, if not `web.max_body_bytes`: a route for files takes more than one for JSON.
+    pub fn max_body_bytes(mut self, bytes: usize) -> Self {
+        self.last().max_body_bytes = Some(bytes);
+        self
+    }
+
     /// Problem codes of the service's own; their pages are served with the platform's.
     pub fn problems(mut self, codes: &[ProblemCode]) -> Self {
         self.problems.extend_from_slice(codes);
@@ -188,6 +197,7 @@ impl Routes {
                 request: None,
                 responses: Vec::new(),
                 idempotency,
+                max_body_bytes: None,
             },
             handler: on(filter, handler),
         });

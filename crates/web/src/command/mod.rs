@@ -194,7 +194,8 @@ impl<B> Command<B> {
             Problem::internal("a command's route is public; declare it with Access::role or Access::authenticated")
         })?;
         let key = idempotency::key_of(&parts.headers, spec.idempotency)?;
-        let bytes = body::read(&parts.headers, body, state.config.max_body_bytes).await?;
+        let limit = spec.max_body_bytes.unwrap_or(state.config.max_body_bytes);
+        let bytes = body::read(&parts.headers, body, limit).await?;
         let body = read(&parts.headers, &bytes, spec.request.as_deref(), &state.schemas)?;
         let key = key.map(|key| ScopedKey::new(&caller, &parts.method, parts.uri.path(), &key, &bytes));
         let mut tx = state.db.begin(caller.scope()).await?;
