@@ -1,0 +1,143 @@
+//! From a file to what it says, step by step.
+
+use crate::support::{Archive, pdf};
+use onceward_documents::Settings;
+use onceward_testkit::eventually;
+use serde_json::json;
+
+#[tokio::test]
+async fn several_pages_are_read_in_steps_and_each_step_is_told() {
+    let archive = Archive::open_with(Settings { pages_per_step: 2, ..Settings::default() }).await;
+    let clerk = archive.clerk("acme");
+    let pages: [&[&str]; 5] = [
+        &["PROMISSORY NOTE", "Loan Number: LN-0042"],
+        &["Borrower: Ada Example"],
+        &["Principal: $1,234.56"],
+        &[],
+        &["Dated March 5, 2024"],
+    ];
+    let (id, analysis) = clerk.read(pdf::compressed(&pages)).await;
+    assert_eq!(
+        (&analysis["state"], &analysis["percent"], &analysis["pages"]),
+        (&json!("completed"), &json!(100), &json!(5))
+    );
+    assert_eq!(analysis["kind"], "promissory_note");
+    let fields = &analysis["fields"];
+    assert_eq!(fields["loan_numbers"], json!([{"value": "LN-0042", "page": 1}]));
+    assert_eq!(fields["borrower_names"], json!([{"value": "Ada Example", "page": 2}]));
+    let amount = json!({"text": "$1,234.56", "minor": "123456", "currency": null, "label": "Principal", "page": 3});
+    assert_eq!(fields["amounts"], json!([amount]));
+    assert_eq!(fields["dates"][0]["date"], "2024-03-05");
+    assert_eq!(analysis["notes"], json!(["page 4: no text; if it shows some, that is a picture"]));
+    assert_eq!(clerk.page(id, 1).await, "PROMISSORY NOTE\nLoan Number: LN-0042");
+    let told = archive.told(id).await;
+    let told: Vec<(&str, i64)> = told.iter().map(|(state, percent)| (state.as_str(), *percent)).collect();
+    assert_eq!(told, [("queued", 0), ("running", 39), ("running", 79), ("completed", 100)]);
+    for action in ["document_uploaded", "document_analysis_requested", "document_analyzed"] {
+        assert_eq!(archive.audited(action, id).await, 1, "{action}");
+    }
+}
+
+#[tokio::test]
+async fn text_in_every_script_is_read() {
+    let archive = Archive::open().await;
+    let clerk = archive.clerk("acme");
+    let lines = ["Borrower: Nguyễn Thị Ánh 張偉", "Сумма: EUR 1,000.00 — ¼ 𝄞"];
+    let (id, analysis) = clerk.read(pdf::in_unicode(&[&lines])).await;
+    assert_eq!(analysis["state"], "completed", "{analysis}");
+    assert_eq!(clerk.page(id, 1).await, lines.join("\n"));
+    assert_eq!(analysis["fields"]["borrower_names"][0]["value"], "Nguyễn Thị Ánh 張偉");
+    assert_eq!(analysis["fields"]["amounts"][0]["minor"], "100000");
+}
+
+#[tokio::test]
+async fn words_and_lines_are_told_by_where_they_stand() {
+    let archive = Archive::open().await;
+    let clerk = archive.clerk("acme");
+    let content = "q 2 0 0 2 10 10 cm BT /F1 10 Tf 1 0 0 1 20 300 Tm [(Lo) 20 (an) -300 (Number:)] TJ
+                   80 0 Td (LN-1) Tj 10 TL T* (next) Tj (er) Tj (quoted) ' ET Q
+                   BT /F1 10 Tf 0 1 -1 0 500 100 Tm (turned) Tj 60 0 Td (round) Tj ET";
+    let (id, _) = clerk.read(pdf::with_content(content.as_bytes().to_vec())).await;
+    assert_eq!(clerk.page(id, 1).await, "Loan Number: LN-1\nnexter\nquoted\nturned round");
+}
+
+#[tokio::test]
+async fn plain_text_is_read_and_a_form_feed_ends_a_page() {
+    let archive = Archive::open().await;
+    let clerk = archive.clerk("acme");
+    let text = "\u{feff}Payment Receipt\r\nLoan no: 7781\u{c}Received: USD 10.00";
+    let (id, analysis) = clerk.read(text.as_bytes().to_vec()).await;
+    assert_eq!((&analysis["pages"], &analysis["kind"]), (&json!(2), &json!("payment_receipt")));
+    assert_eq!(analysis["fields"]["amounts"][0]["page"], 2);
+    assert_eq!(clerk.page(id, 2).await, "Received: USD 10.00");
+    clerk.get(&format!("/api/documents/{id}/analysis/pages/3")).await.with_status(404);
+}
+
+#[tokio::test]
+async fn asking_twice_is_one_analysis_unless_asked_again() {
+    let archive = Archive::without_consumers(Settings::default()).await;
+    let clerk = archive.clerk("acme");
+    let id = clerk.document(pdf::by_hand()).await;
+    clerk.get(&format!("/api/documents/{id}/analysis")).await.with_status(404);
+    let first = clerk.analyze(id, None).await;
+    assert_eq!(first.location.as_deref(), Some(format!("/api/documents/{id}/analysis").as_str()));
+    assert_eq!(first.with_status(202)["status"], "queued");
+    let second = clerk.analyze(id, Some(json!({"again": false}))).await.with_status(202);
+    assert_eq!((&second["analysis"], &second["status"]), (&json!(1), &json!("queued")));
+    // Asked again while under way: the first is given up, and its message does nothing.
+    let again = clerk.analyze(id, Some(json!({"again": true}))).await.with_status(202);
+    assert_eq!(again["analysis"], 2);
+    let mut archive = archive;
+    archive.platform.run_consumers();
+    let clerk = archive.clerk("acme");
+    let analysis = clerk.finished(id).await;
+    assert_eq!((&analysis["analysis"], &analysis["state"]), (&json!(2), &json!("completed")));
+    let states = "SELECT string_agg(state, ',' ORDER BY number) FROM documents.analysis";
+    assert_eq!(archive.ask::<String>(states, &[]).await, "superseded,completed");
+    let done = clerk.analyze(id, None).await.with_status(202);
+    assert_eq!((&done["analysis"], &done["status"]), (&json!(2), &json!("completed")));
+    assert_eq!(archive.audited("document_analyzed", id).await, 1);
+    clerk.analyze(id, Some(json!({"agian": true}))).await.with_status(422);
+}
+
+#[tokio::test]
+async fn a_worker_that_dies_between_steps_leaves_nothing_undone() {
+    let settings = Settings { pages_per_step: 1, ..Settings::default() };
+    let archive = Archive::without_consumers(settings).await;
+    let clerk = archive.clerk("acme");
+    let pages: Vec<Vec<String>> = (1..=12).map(|page| vec![format!("Fee: ${page}.00")]).collect();
+    let lines: Vec<Vec<&str>> = pages.iter().map(|page| page.iter().map(String::as_str).collect()).collect();
+    let lines: Vec<&[&str]> = lines.iter().map(Vec::as_slice).collect();
+    let id = clerk.document(pdf::of_pages(&lines)).await;
+    clerk.analyze(id, None).await.with_status(202);
+    let (mut dying, stop) = archive.platform.another_instance();
+    dying.run_consumers();
+    eventually("some pages are read", || async {
+        let done: i32 = archive.ask("SELECT pages_done FROM documents.analysis", &[]).await;
+        (done >= 2).then_some(())
+    })
+    .await;
+    stop.cancel();
+    drop(dying);
+    let mut archive = archive;
+    archive.platform.run_consumers();
+    let analysis = archive.clerk("acme").finished(id).await;
+    let minor: Vec<&str> = analysis["fields"]["amounts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|amount| amount["minor"].as_str())
+        .collect();
+    assert_eq!(minor, (1..=12).map(|page| format!("{page}00")).collect::<Vec<_>>());
+    assert_eq!(archive.ask::<i64>("SELECT count(*) FROM documents.page", &[]).await, 12);
+}
+
+#[tokio::test]
+async fn long_text_is_cut_and_said_so() {
+    let settings = Settings { max_text_chars: 20, pages_per_step: 1, ..Settings::default() };
+    let archive = Archive::open_with(settings).await;
+    let (id, analysis) = archive.clerk("acme").read(b"0123456789\x0c0123456789ABC\x0cmore\x0cmore".to_vec()).await;
+    assert_eq!((&analysis["text_chars"], &analysis["pages_done"]), (&json!(20), &json!(4)));
+    assert_eq!(analysis["notes"], json!(["the text is longer than is kept; the rest was left out"]));
+    assert_eq!(archive.clerk("acme").page(id, 2).await, "0123456789");
+}
