@@ -98,8 +98,9 @@ CREATE TABLE lending.command_status (
     detail         text,
     -- What makes a command the same as an earlier one. One that was refused may be given again.
     request_key    text,
-    created_at     timestamptz NOT NULL DEFAULT now(),
-    updated_at     timestamptz NOT NULL DEFAULT now(),
+    -- By the clock, because one transaction may settle several commands about the same thing.
+    created_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    updated_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (tenant_id, correlation_id, kind, subject_id)
 );
 SELECT onceward_meta.protect('lending.command_status');

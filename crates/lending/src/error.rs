@@ -63,6 +63,14 @@ pub enum LendingError {
         /// Up to which day interest is booked.
         accrued_to: jiff::civil::Date,
     },
+    /// The day lies before the loan.
+    #[error("the loan was funded on {funded_on}: give that day or a later one, not {day}")]
+    BeforeFunding {
+        /// The day that was asked for.
+        day: jiff::civil::Date,
+        /// When the loan was funded.
+        funded_on: jiff::civil::Date,
+    },
     /// The action asks for another status.
     #[error("{action} needs a loan that is {needs}; it is {status}")]
     WrongStatus {
@@ -90,6 +98,14 @@ pub enum LendingError {
         what: &'static str,
         /// How much.
         amount: onceward_money::Minor,
+    },
+    /// A payment takes effect before more than can be posted again at once.
+    #[error("more than {most} postings of loan {loan_id} would have to be posted again: correct it by other postings")]
+    TooMuchToReplay {
+        /// Whose.
+        loan_id: Uuid,
+        /// How many can be.
+        most: usize,
     },
     /// A rule of the model says no.
     #[error(transparent)]

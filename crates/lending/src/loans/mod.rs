@@ -22,7 +22,7 @@ pub mod store;
 pub use accrual::{accrue, correct_accruals};
 pub use late_fees::review_late_fees;
 pub use loan::Loan;
-pub use position::{books, books_with, dues, outstanding, payoff};
+pub use position::{books, books_and_balances, dues, outstanding, payoff};
 pub use settlement::{reopen_if_owed, settle_if_paid};
 
 pub(crate) use routes::routes;

@@ -5,6 +5,7 @@ use crate::{
     LendingError,
     model::{Books, Dues, Outstanding, PayoffQuote, PrincipalHistory, Receipt},
 };
+use futures_util::try_join;
 use jiff::civil::Date;
 use onceward::{DbError, Tx};
 use onceward_ledger::{Account, Balances};
@@ -32,16 +33,27 @@ pub async fn payoff(tx: &Tx, loan: &Loan, good_through: Date) -> Result<PayoffQu
 
 /// What the books say, as far as it matters on `day`.
 pub async fn books(tx: &Tx, loan: &Loan, day: Date) -> Result<Books, LendingError> {
-    let balances = onceward_ledger::balances(tx, loan.loan_id, loan.currency).await?;
-    books_with(tx, loan, &balances, day).await
+    Ok(books_and_balances(tx, loan, day, true).await?.0)
 }
 
-/// The same, for who has the balances already.
-pub async fn books_with(tx: &Tx, loan: &Loan, balances: &Balances, day: Date) -> Result<Books, LendingError> {
+/// The same with the balances, in one round trip. Who knows that no instalment is due by `day` may leave the receipts
+/// out: there is nothing that they could have paid.
+pub async fn books_and_balances(
+    tx: &Tx,
+    loan: &Loan,
+    day: Date,
+    with_receipts: bool,
+) -> Result<(Books, Balances), LendingError> {
     let (_, accrued_to) = loan.funded().ok_or(LendingError::NotFunded)?;
-    let (receipts, escrow_deposited) = receipts(tx, loan).await?;
-    Ok(Books {
-        principal: principal(tx, loan, balances, day.min(accrued_to)).await?,
+    let from = period_start(loan, day.min(accrued_to));
+    let (balances, (receipts, escrow_deposited), changes) = try_join!(
+        async { Ok::<_, LendingError>(onceward_ledger::balances(tx, loan.loan_id, loan.currency).await?) },
+        async { if with_receipts { receipts(tx, loan).await } else { Ok((Vec::new(), Minor::ZERO)) } },
+        async { Ok(store::principal_changes(tx, &[loan.loan_id], &[from]).await?) },
+    )?;
+    let changes = changes.into_iter().map(|(_, day, change)| (day, change)).collect();
+    let books = Books {
+        principal: history(from, balances.get(Account::LoanPrincipal), changes)?,
         interest_receivable: balances.get(Account::InterestReceivable),
         accrued_to,
         fees_receivable: balances.get(Account::FeesReceivable),
@@ -49,7 +61,8 @@ pub async fn books_with(tx: &Tx, loan: &Loan, balances: &Balances, day: Date) ->
         escrow_deposited,
         escrow_balance: balances.normal(Account::EscrowLiability)?,
         suspense: balances.normal(Account::Suspense)?,
-    })
+    };
+    Ok((books, balances))
 }
 
 /// What came for the instalments of the schedule in force, and for escrow since then.
@@ -65,15 +78,7 @@ pub(super) async fn receipts(tx: &Tx, loan: &Loan) -> Result<(Vec<Receipt>, Mino
     Ok((receipts, escrow))
 }
 
-/// The principal from the beginning of the period in which `day` is.
-async fn principal(tx: &Tx, loan: &Loan, balances: &Balances, day: Date) -> Result<PrincipalHistory, LendingError> {
-    let from = period_start(loan, day);
-    let changes = store::principal_changes(tx, &[loan.loan_id], &[from]).await?;
-    let changes = changes.into_iter().map(|(_, day, change)| (day, change)).collect();
-    history(from, balances.get(Account::LoanPrincipal), changes)
-}
-
-/// The same for many loans, each from the beginning of the period in which its day is.
+/// What each loan owed over time, from the beginning of the period in which its day is.
 pub(super) async fn principals(
     tx: &Tx,
     loans: &[(&Loan, Date)],

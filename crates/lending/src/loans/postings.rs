@@ -6,6 +6,7 @@
 //! | accrual | interest_receivable | interest_income | `accrual:<loan>:<from>:<to>` |
 //! | late fee | fees_receivable | fee_income | `late_fee:<loan>:<schedule>.<instalment>` |
 //! | charge-off | charge_off_expense | loan_principal, interest_receivable, fees_receivable | `charge_off:<loan>:<version>` |
+//! | escrow | escrow_liability | cash | `escrow:<disbursement>` |
 //! | payment | cash | by the waterfall's buckets | the payment |
 //!
 //! Money that is posted as [`PAYMENT`] counts for instalments, but for what goes to escrow. A prepayment that the borrower
@@ -26,6 +27,8 @@ pub const ACCRUAL: &str = "posting.accrual.v1";
 pub const LATE_FEE: &str = "posting.late_fee.v1";
 /// The loan is given up.
 pub const CHARGE_OFF: &str = "posting.charge_off.v1";
+/// Money out of escrow, for taxes and insurance.
+pub const ESCROW: &str = "posting.escrow.v1";
 /// Money for instalments.
 pub const PAYMENT: &str = "posting.payment.v1";
 /// Money that the borrower asked to go to principal.

@@ -36,8 +36,9 @@ pub(super) async fn show(Path(loan_id): Path<Uuid>, reader: Reader) -> Result<Re
 
 /// Right after a command was accepted there may be nothing but the command.
 pub(super) async fn status(Path(loan_id): Path<Uuid>, reader: Reader) -> Result<Response, Problem> {
-    let loan = store::find_loan(&reader.tx, loan_id).await?;
+    // The command first: if it is done, the loan that is read after it shows what it did.
     let last = store::latest(&reader.tx, loan_id, &[LoanCreate::TYPE, LoanUpdate::TYPE]).await?;
+    let loan = store::find_loan(&reader.tx, loan_id).await?;
     if loan.is_none() && last.is_none() {
         return Err(LendingError::LoanMissing(loan_id).into());
     }

@@ -1,0 +1,177 @@
+//! What the days bring: interest and late fees, each once.
+
+use crate::support::{Desk, Office};
+use jiff::{
+    ToSpan,
+    civil::{Date, date},
+};
+use onceward_ledger::{Account, credit, debit};
+use onceward_lending::loans;
+use onceward_money::Minor;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+fn late_fee_after_15_days() -> Value {
+    json!({"late_fee": {"grace_days": 15, "charge": {"kind": "flat", "amount_minor": "500"}}})
+}
+
+fn correlation_ids(postings: &[Value]) -> Vec<&str> {
+    postings.iter().map(|posting| posting["correlation_id"].as_str().unwrap()).collect()
+}
+
+async fn receivable(desk: &Desk<'_>, loan_id: Uuid) -> String {
+    desk.balances(loan_id).await["interest_receivable_minor"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn interest_runs_from_funding_and_daily_steps_add_up_to_the_schedule() {
+    let office = Office::open().await;
+    let desk = office.desk("acme");
+    desk.product("home", json!({})).await;
+    let waiting = desk.loan("home", json!({})).await;
+    let loan_id = desk.active_loan("home", json!({})).await;
+    let mut day = date(2024, 1, 2);
+    while day <= date(2024, 2, 1) {
+        office.serve_day("acme", day).await;
+        day = day.saturating_add(1.day());
+    }
+    assert_eq!(receivable(&desk, loan_id).await, "58", "as the schedule says for January");
+    let postings = desk.postings(loan_id, "posting.accrual.v1").await;
+    // By 30/360 the 31st costs nothing.
+    assert_eq!(postings.len(), 30);
+    assert_eq!(postings[0]["correlation_id"], format!("accrual:{loan_id}:2024-01-01:2024-01-02"));
+    assert!(desk.postings(waiting, "posting.accrual.v1").await.is_empty(), "nothing runs before funding");
+    assert_eq!(office.audited("acme", "interest_accrued").await, 30);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_an_outage_each_period_is_posted_once_however_often_the_tick_comes() {
+    let office = Office::open().await;
+    let desk = office.desk("acme");
+    desk.product("home", json!({})).await;
+    let loan_id = desk.active_loan("home", json!({})).await;
+    let expected = [
+        format!("accrual:{loan_id}:2024-01-01:2024-02-01"),
+        format!("accrual:{loan_id}:2024-02-01:2024-03-01"),
+        format!("accrual:{loan_id}:2024-03-01:2024-03-15"),
+    ];
+    for _ in 0..3 {
+        office.serve_day("acme", date(2024, 3, 15)).await;
+    }
+    // A tick of an earlier day finds nothing to do.
+    office.serve_day("acme", date(2024, 2, 1)).await;
+    office.drained("loan.accrue.v1").await;
+    let postings = desk.postings(loan_id, "posting.accrual.v1").await;
+    assert_eq!(correlation_ids(&postings), expected);
+    assert_eq!(receivable(&desk, loan_id).await, "143", "58 + 58 + 14 days of 27");
+    let loan = desk.get(&format!("/api/loans/{loan_id}")).await.with_status(200);
+    assert_eq!((&loan["accrued_to"], &loan["version"]), (&json!("2024-03-15"), &json!(2)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_late_instalment_costs_one_fee_and_a_fee_costs_none() {
+    let office = Office::open().await;
+    let desk = office.desk("acme");
+    desk.product("home", late_fee_after_15_days()).await;
+    let loan_id = desk.active_loan("home", json!({})).await;
+    let fees = async || desk.postings(loan_id, "posting.late_fee.v1").await;
+    office.serve_day("acme", date(2024, 2, 16)).await;
+    assert!(fees().await.is_empty(), "the last day of grace");
+    for day in [17, 18, 19] {
+        office.serve_day("acme", date(2024, 2, day)).await;
+    }
+    assert_eq!(correlation_ids(&fees().await), [format!("late_fee:{loan_id}:1.1")]);
+    assert_eq!(fees().await[0]["effective_date"], "2024-02-17");
+    assert_eq!(office.audited("acme", "late_fee_assessed").await, 1);
+
+    // Both payments are whole instalments; the first pays the fee first, and so leaves some of its instalment open.
+    let parts = desk.pay(loan_id, date(2024, 2, 20), 1701).await;
+    assert_eq!(parts[0].amount, Minor::new(500), "{parts:?}");
+    desk.pay(loan_id, date(2024, 3, 1), 1701).await;
+    office.serve_day("acme", date(2024, 3, 25)).await;
+    assert_eq!(fees().await.len(), 1, "a fee that was paid makes no instalment late");
+
+    office.serve_day("acme", date(2024, 4, 17)).await;
+    assert_eq!(correlation_ids(&fees().await)[1..], [format!("late_fee:{loan_id}:1.3")]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_payment_that_is_backdated_takes_the_fee_back_and_corrects_the_interest() {
+    let office = Office::open().await;
+    let desk = office.desk("acme");
+    desk.product("home", late_fee_after_15_days()).await;
+    let loan_id = desk.active_loan("home", json!({})).await;
+    office.serve_day("acme", date(2024, 2, 21)).await;
+    assert_eq!(desk.balances(loan_id).await["fees_receivable_minor"], "500");
+    assert_eq!(receivable(&desk, loan_id).await, "97", "58, and twenty days of 10,000");
+
+    // It arrived on the due date and was posted late.
+    let lines = vec![
+        debit(Account::Cash, Minor::new(1701), "received"),
+        credit(Account::InterestReceivable, Minor::new(58), "interest"),
+        credit(Account::LoanPrincipal, Minor::new(1643), "principal"),
+    ];
+    desk.post_lines(loan_id, date(2024, 2, 1), loans::postings::PAYMENT, lines).await;
+    let mut tx = desk.begin().await;
+    let loan = desk.lock(&tx, loan_id).await;
+    let corrected = loans::correct_accruals(&mut tx, &loan, "test").await.unwrap();
+    let changed = loans::review_late_fees(&mut tx, &loan, date(2024, 2, 21)).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!((corrected, changed), (Minor::new(-7), 1), "twenty days of 8,357 are 32");
+    let balances = desk.balances(loan_id).await;
+    assert_eq!(
+        (&balances["fees_receivable_minor"], &balances["interest_receivable_minor"]),
+        (&json!("0"), &json!("32"))
+    );
+    assert_eq!(office.audited("acme", "late_fee_withdrawn").await, 1);
+    let mut tx = desk.begin().await;
+    let loan = desk.lock(&tx, loan_id).await;
+    assert_eq!(loans::correct_accruals(&mut tx, &loan, "again").await.unwrap(), Minor::ZERO);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_loans_than_one_turn_takes_are_all_served() {
+    let office = Office::open().await;
+    let desk = office.desk("acme");
+    desk.product("home", json!({})).await;
+    let loan_id = desk.active_loan("home", json!({})).await;
+    let copies = "INSERT INTO lending.loan (tenant_id, loan_id, borrower_entity_id, product_code, product_version, policy,
+            status, principal_minor, currency, start_date, schedule_start, first_due_date, due_day, funded_on, accrued_to,
+            serviced_to)
+        SELECT tenant_id, gen_random_uuid(), borrower_entity_id, product_code, product_version, policy, status,
+            principal_minor, currency, start_date, schedule_start, first_due_date, due_day, funded_on, accrued_to, serviced_to
+        FROM lending.loan, generate_series(1, 450) WHERE loan_id = $1";
+    office.owner.execute(copies, &[&loan_id]).await.unwrap();
+    office.serve_day("acme", date(2024, 2, 1)).await;
+    assert_eq!(receivable(&desk, loan_id).await, "58");
+    let ticks = "SELECT count(*) FROM onceward.outbox_messages WHERE event_type = 'loan.accrue.v1'";
+    assert_eq!(office.ask::<i64>(ticks, &[]).await, 3, "one from the clock, and one for each rest");
+    assert_eq!(office.ask::<Date>("SELECT min(accrued_to) FROM lending.loan", &[]).await, date(2024, 2, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_loan_whose_books_are_wrong_keeps_no_other_from_being_served() {
+    let office = Office::open().await;
+    let desk = office.desk("acme");
+    desk.product("home", json!({})).await;
+    let wrong = desk.active_loan("home", json!({})).await;
+    let right = desk.active_loan("home", json!({})).await;
+    let lines = vec![
+        debit(Account::Cash, Minor::new(20_000), "received"),
+        credit(Account::LoanPrincipal, Minor::new(20_000), "twice what was lent"),
+    ];
+    desk.post_lines(wrong, date(2024, 1, 10), loans::postings::PAYMENT, lines).await;
+    office.serve_day("acme", date(2024, 2, 1)).await;
+    assert_eq!(receivable(&desk, right).await, "58");
+    assert_eq!(receivable(&desk, wrong).await, "0");
+    let said: String = office.ask("SELECT document FROM audit.entry WHERE event_type = 'loan_not_served'", &[]).await;
+    assert!(said.contains("the principal is negative from 2024-01-10"), "{said}");
+
+    let lines = vec![
+        debit(Account::LoanPrincipal, Minor::new(20_000), "corrected"),
+        credit(Account::Cash, Minor::new(20_000), "corrected"),
+    ];
+    desk.post_lines(wrong, date(2024, 1, 10), loans::postings::PAYMENT, lines).await;
+    office.serve_day("acme", date(2024, 2, 2)).await;
+    assert_eq!(receivable(&desk, wrong).await, receivable(&desk, right).await);
+}
