@@ -160,13 +160,16 @@ proptest! {
         let prepayment = if hold { Prepayment::Hold } else { Prepayment::ReducePrincipal };
         let policy = ProductPolicy { waterfall: Waterfall::new(order).unwrap(), prepayment, ..policy("7", 12) };
         let parts = allocate(amount, &policy, &owed, Hints { bucket: hint }).unwrap();
+        let ends = Minor::sum([fees_due, interest_past_due, interest_current, principal_balance]).unwrap() <= amount;
         prop_assert_eq!(Minor::sum(parts.iter().map(|part| part.amount)), Ok(amount));
         for (index, part) in parts.iter().enumerate() {
             let limit = match part.bucket {
                 Bucket::FeesDue => fees_due,
                 Bucket::InterestPastDue => interest_past_due,
                 Bucket::InterestCurrent => interest_current,
-                Bucket::Principal if hold && hint != Some(Bucket::Principal) => principal_due.min(principal_balance),
+                Bucket::Principal if hold && !ends && hint != Some(Bucket::Principal) => {
+                    principal_due.min(principal_balance)
+                }
                 Bucket::Principal => principal_balance,
                 Bucket::Escrow => escrow,
                 Bucket::Future => Minor::MAX,

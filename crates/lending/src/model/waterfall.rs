@@ -2,6 +2,7 @@
 //!
 //! In turns: the bucket that the payment's hint names; what is due, in the product's order; the
 //! principal, if the product takes prepayments; and the rest to `future`, which is held in suspense.
+//! Money that is enough to end the loan ends it: escrow then comes last.
 //!
 //! Invariant: the allocations add up to the payment, and no bucket but `future` gets more than is
 //! owed in it.
@@ -87,6 +88,11 @@ pub fn allocate(
     if let Some(bucket) = hints.bucket {
         division.fill(bucket, outstanding.all_of(bucket))?;
     }
+    if division.left >= division.missing(outstanding)? {
+        for bucket in policy.waterfall.buckets().iter().filter(|bucket| **bucket != Bucket::Escrow) {
+            division.fill(*bucket, outstanding.all_of(*bucket))?;
+        }
+    }
     for bucket in policy.waterfall.buckets() {
         division.fill(*bucket, outstanding.due_in(*bucket))?;
     }
@@ -103,6 +109,16 @@ struct Division {
 }
 
 impl Division {
+    /// What is still owed of the loan itself: all but escrow.
+    fn missing(&self, outstanding: &Outstanding) -> Result<Minor, RuleError> {
+        let owed = Bucket::PAYABLE.into_iter().filter(|bucket| *bucket != Bucket::Escrow);
+        let missing = owed.map(|bucket| {
+            let had = self.parts.iter().find(|part| part.bucket == bucket).map_or(Minor::ZERO, |part| part.amount);
+            outstanding.all_of(bucket).max(Minor::ZERO).checked_sub(had)
+        });
+        Ok(Minor::sum(missing.collect::<Result<Vec<_>, _>>()?)?)
+    }
+
     /// Gives `bucket` what is left, until it has `up_to` in all.
     fn fill(&mut self, bucket: Bucket, up_to: Minor) -> Result<(), RuleError> {
         let had = self.parts.iter_mut().find(|part| part.bucket == bucket);
@@ -248,6 +264,17 @@ mod tests {
         check(200, Prepayment::ReducePrincipal, None, &[fees, past, current, (Principal, 135), escrow]);
         let everything = [fees, past, current, (Principal, 1000), escrow, (Future, 35)];
         check(1100, Prepayment::ReducePrincipal, None, &everything);
+    }
+
+    #[test]
+    fn money_that_is_enough_ends_the_loan_before_escrow_is_filled() {
+        let [fees, past, current] = [(FeesDue, 10), (InterestPastDue, 20), (InterestCurrent, 5)];
+        for prepayment in [Prepayment::Hold, Prepayment::ReducePrincipal] {
+            check(1035, prepayment, None, &[fees, past, current, (Principal, 1000)]);
+            check(1040, prepayment, None, &[fees, past, current, (Principal, 1000), (Escrow, 5)]);
+        }
+        check(1034, Prepayment::ReducePrincipal, None, &[fees, past, current, (Principal, 969), (Escrow, 30)]);
+        check(1035, Prepayment::Hold, Some(Principal), &[(Principal, 1000), fees, past, current]);
     }
 
     #[test]
