@@ -4,6 +4,10 @@ use clap::{Parser, Subcommand};
 use onceward::cli;
 use std::process::ExitCode;
 
+/// Messages are many small pieces of memory that one task makes and another frees.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[derive(Debug, Parser)]
 #[command(name = "onceward", version, about = "Services whose effects happen once")]
 struct Cli {
@@ -24,7 +28,14 @@ enum Command {
 fn main() -> ExitCode {
     let Cli { common, command } = Cli::parse();
     match command {
-        Command::Platform(command) => cli::run(vec![onceward_example_orders::service()], common, command),
+        Command::Platform(command) => cli::run(services(), common, command),
         Command::Bench(args) => onceward_bench::main(args),
     }
+}
+
+fn services() -> cli::Services {
+    cli::Services::configured(&[onceward_lending::SECTION], |config| {
+        let lending = config.section(&onceward_lending::SECTION)?;
+        Ok(vec![onceward_example_orders::service(), onceward_lending::service(lending)])
+    })
 }
