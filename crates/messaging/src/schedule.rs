@@ -53,6 +53,9 @@ impl Timetable {
     pub fn new(schedule: Schedule) -> Result<Self, ScheduleError> {
         let invalid = |problem: String| ScheduleError::Invalid { name: schedule.name.clone(), problem };
         let cron = CronParser::new().parse(&schedule.cron).map_err(|error| invalid(error.to_string()))?;
+        if schedule.once_per.as_ref().is_some_and(|key| !key.contains("{tick}")) {
+            return Err(invalid("its idempotency key must name {tick}, or only the first tick is published".into()));
+        }
         let zone = TimeZone::get(&schedule.time_zone).map_err(|error| invalid(error.to_string()))?;
         let timetable = Self { cron, zone, schedule: schedule.clone() };
         timetable.next_after(Timestamp::now())?;
@@ -156,9 +159,12 @@ async fn publish(tx: &mut Tx, schedule: &Schedule, tick: Timestamp) -> Result<()
         };
         let topic = schedule.topic.replace("{tenant}", tenant.as_str());
         let payload = json!({"schedule": schedule.name, "scheduledFor": tick});
+        let key = match &schedule.once_per {
+            Some(key) => key.replace("{tenant}", tenant.as_str()).replace("{tick}", &tick.to_string()),
+            None => format!("schedule:{}:{tick}", schedule.name),
+        };
         tx.enter(Scope { tenant: Some(tenant), ..Scope::platform("scheduler") });
-        let message = NewMessage::new(&schedule.event_type, topic, payload)
-            .once_per(format!("schedule:{}:{tick}", schedule.name));
+        let message = NewMessage::new(&schedule.event_type, topic, payload).once_per(key);
         outbox::send(tx, message).await?;
     }
     tx.enter(Scope::platform("scheduler"));

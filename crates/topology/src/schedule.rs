@@ -23,6 +23,9 @@ pub struct Schedule {
     pub topic: String,
     /// The event that is published, such as `lending.accrual_due.v1`.
     pub event_type: String,
+    /// The idempotency key of a tick, if not the usual one, with `{tenant}` and `{tick}` in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub once_per: Option<String>,
 }
 
 /// What happens to ticks that fell due while nothing ran.
@@ -68,6 +71,7 @@ impl Schedule {
             scope: ScheduleScope::default(),
             topic: topic.into(),
             event_type: event_type.into(),
+            once_per: None,
         }
     }
 
@@ -80,6 +84,12 @@ impl Schedule {
     /// Says what happens to missed ticks.
     pub fn missed(mut self, missed: MissedTicks) -> Self {
         self.missed = missed;
+        self
+    }
+
+    /// Publishes ticks under another idempotency key than the usual one. It must name `{tick}`; `{tenant}` is filled in too.
+    pub fn once_per(mut self, key: impl Into<String>) -> Self {
+        self.once_per = Some(key.into());
         self
     }
 
@@ -103,6 +113,7 @@ mod tests {
         let nightly = Schedule::new("nightly", "0 2 * * *", "ops:nightly", "ops.nightly.v1")
             .time_zone("Europe/Berlin")
             .missed(MissedTicks::FireAll { max: 3 })
+            .once_per("nightly:{tenant}:{tick}")
             .each_tenant();
         let json = serde_json::to_string(&nightly).unwrap();
         assert_eq!(serde_json::from_str::<Schedule>(&json).unwrap(), nightly);

@@ -96,6 +96,8 @@ fn a_schedule_that_cannot_be_read_says_which_and_why() {
     assert!(error.to_string().contains("nightly"), "{error}");
     let error = Timetable::new(hourly("nightly").time_zone("Mars/Olympus")).err().expect("no such zone");
     assert!(error.to_string().contains("nightly"), "{error}");
+    let error = Timetable::new(hourly("nightly").once_per("nightly:{tenant}")).err().expect("a key for all ticks");
+    assert!(error.to_string().contains("{tick}"), "{error}");
 }
 
 async fn platform() -> TestPlatform {
@@ -164,7 +166,7 @@ async fn a_schedule_for_each_tenant_ticks_for_the_active_ones() {
         )
         .await
         .expect("three tenants");
-    let timetables = [timetable(hourly("t").each_tenant()), timetable(hourly("p"))];
+    let timetables = [timetable(hourly("t").each_tenant().once_per("t-{tenant}:{tick}")), timetable(hourly("p"))];
     let now = Timestamp::now();
     schedule::declare(platform.db(), &timetables, now - hours(1)).await.expect("declared");
     schedule::tick(platform.db(), &timetables, now).await.expect("it ticks");
@@ -173,4 +175,7 @@ async fn a_schedule_for_each_tenant_ticks_for_the_active_ones() {
     let published: Vec<&str> = rows.iter().map(|row| row.get(0)).collect();
     let expected = ["acme", "globex", "platform"].map(|tenant| format!("{tenant} probe.events:tenant.{tenant}.tick"));
     assert_eq!(published, expected);
+    let own_keys = "SELECT count(*) FROM onceward.message_log
+                    WHERE idempotency_key ~ ('^t-' || tenant_id || ':[0-9-]{10}T[0-9]{2}:00:00Z$')";
+    assert_eq!(count(&owner, own_keys).await, 2);
 }
