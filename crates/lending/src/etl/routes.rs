@@ -37,7 +37,8 @@ fn unreadable() -> Problem {
 }
 
 fn none_yet(settings: &Settings) -> Problem {
-    let detail = format!("There is no window yet; the first comes with the next tick of {:?} (UTC).", settings.etl_cron);
+    let detail =
+        format!("There is no window yet; the first comes with the next tick of {:?} (UTC).", settings.etl_cron);
     Problem::new(codes::NOT_FOUND).detail(detail)
 }
 

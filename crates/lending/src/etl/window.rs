@@ -32,12 +32,7 @@ impl Cut {
 
     /// The windows from `next` on that are over at `time`, oldest first, at most `limit`; and the one after them. Without
     /// `next` there is one, the last that is over.
-    pub(crate) fn over(
-        self,
-        next: Option<Timestamp>,
-        time: Timestamp,
-        limit: usize,
-    ) -> (Vec<Timestamp>, Timestamp) {
+    pub(crate) fn over(self, next: Option<Timestamp>, time: Timestamp, limit: usize) -> (Vec<Timestamp>, Timestamp) {
         let end = self.start_of(time);
         let missed = self.after(end, -MISSED_AT_MOST);
         let mut start = next.map_or(self.after(end, -1), |next| next.max(missed));

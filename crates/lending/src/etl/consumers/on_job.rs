@@ -14,7 +14,9 @@ impl Handler for OnJob {
     async fn handle(&self, tx: &mut Tx, received: &Received<'_, EtlJob>) -> Result<(), Failure> {
         match make_facts(tx, &received.event).await? {
             Outcome::Done | Outcome::NotNeeded => Ok(()),
-            Outcome::Unknown => Err(Failure::permanent("no such window, shard or generation was opened: wait for the schedule")),
+            Outcome::Unknown => {
+                Err(Failure::permanent("no such window, shard or generation was opened: wait for the schedule"))
+            }
         }
     }
 }

@@ -53,7 +53,11 @@ impl OnSchedule {
         let cut = Cut::new(progress.window_minutes);
         if cut.minutes() != i64::from(self.settings.etl_window_minutes) {
             let (kept, set) = (cut.minutes(), self.settings.etl_window_minutes);
-            tracing::warn!(kept, set, "the tenant's windows keep their length; lending.etl_window_minutes is for new tenants");
+            tracing::warn!(
+                kept,
+                set,
+                "the tenant's windows keep their length; lending.etl_window_minutes is for new tenants"
+            );
         }
         let mut all = look(tx, cut, &mut progress).await?;
         if all {

@@ -110,8 +110,7 @@ pub(in crate::etl) async fn replace_facts(tx: &Tx, window_start: Timestamp, shar
         tx.execute(forget, &[&window_start, &shard]).await?;
     }
     let payments: &[&str] = &[postings::PAYMENT, postings::PREPAYMENT];
-    let row = tx
-        .query_one(MAKE, &[&tx.tenant()?.as_str(), &window_start, &shard, &payments, &postings::ESCROW])
-        .await?;
+    let row =
+        tx.query_one(MAKE, &[&tx.tenant()?.as_str(), &window_start, &shard, &payments, &postings::ESCROW]).await?;
     Ok(Made { loans: row.get(0), payments: row.get(1), balances: row.get(2) })
 }

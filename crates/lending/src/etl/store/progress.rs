@@ -6,9 +6,9 @@ use uuid::Uuid;
 
 const BEGIN: &str =
     "INSERT INTO lending.etl_progress (tenant_id, window_minutes) VALUES ($1, $2) ON CONFLICT DO NOTHING";
-const LOCK: &str =
-    "SELECT window_minutes, next_window, looked_at, looked_id, now() FROM lending.etl_progress WHERE tenant_id = $1 FOR UPDATE";
-const SAVE: &str = "UPDATE lending.etl_progress SET next_window = $2, looked_at = $3, looked_id = $4 WHERE tenant_id = $1";
+const LOCK: &str = "SELECT window_minutes, next_window, looked_at, looked_id, now() FROM lending.etl_progress WHERE tenant_id = $1 FOR UPDATE";
+const SAVE: &str =
+    "UPDATE lending.etl_progress SET next_window = $2, looked_at = $3, looked_id = $4 WHERE tenant_id = $1";
 
 /// A tenant's row.
 #[derive(Debug)]

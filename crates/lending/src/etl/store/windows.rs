@@ -8,8 +8,7 @@ use crate::etl::{events::EtlCompleted, window::Cut};
 use jiff::Timestamp;
 use onceward::{DbError, Tx};
 
-const STALE: &str =
-    "SELECT DISTINCT window_start FROM lending.etl_loan WHERE stale AND window_start < $1 ORDER BY window_start LIMIT $2";
+const STALE: &str = "SELECT DISTINCT window_start FROM lending.etl_loan WHERE stale AND window_start < $1 ORDER BY window_start LIMIT $2";
 const LOCK_SHARDS: &str =
     "SELECT shard FROM lending.etl_shard WHERE window_start = ANY ($1) ORDER BY window_start, shard FOR UPDATE";
 /// New ones, and old ones that have something new.
@@ -51,11 +50,7 @@ const COMPLETE: &str = "
     RETURNING w.window_start, w.window_end, w.generation, s.loans, s.payments, s.balances, w.completed_at, w.opened_at";
 
 /// Windows before `before` of which facts have to be made, oldest first.
-pub(in crate::etl) async fn stale_windows(
-    tx: &Tx,
-    before: Timestamp,
-    limit: i64,
-) -> Result<Vec<Timestamp>, DbError> {
+pub(in crate::etl) async fn stale_windows(tx: &Tx, before: Timestamp, limit: i64) -> Result<Vec<Timestamp>, DbError> {
     Ok(tx.query(STALE, &[&before, &limit]).await?.iter().map(|row| row.get(0)).collect())
 }
 
@@ -94,11 +89,7 @@ pub(in crate::etl) struct Shard {
 }
 
 /// The shard, locked until the transaction ends.
-pub(in crate::etl) async fn lock_shard(
-    tx: &Tx,
-    window_start: Timestamp,
-    shard: i32,
-) -> Result<Option<Shard>, DbError> {
+pub(in crate::etl) async fn lock_shard(tx: &Tx, window_start: Timestamp, shard: i32) -> Result<Option<Shard>, DbError> {
     let row = tx.query_opt(LOCK_SHARD, &[&window_start, &shard]).await?;
     Ok(row.map(|row| Shard { generation: row.get(0), done: row.get(1) }))
 }
