@@ -58,7 +58,7 @@ BEGIN
     RETURN QUERY
     SELECT g.event_id, k.event_id
     FROM unnest(p_event_ids, p_correlation_ids) AS g (event_id, correlation_id)
-    JOIN ledger.ledger_event k ON k.tenant_id = v_tenant AND k.correlation_id = g.correlation_id
+    LEFT JOIN ledger.ledger_event k ON k.tenant_id = v_tenant AND k.correlation_id = g.correlation_id
     WHERE g.event_id <> ALL (coalesce(v_fresh, '{}'));
 END
 $$;
@@ -71,25 +71,29 @@ CREATE FUNCTION ledger.reverse_event(
     LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan
     AS $$
 DECLARE
-    v_tenant text := onceward_meta.current_tenant();
+    v_tenant  text := onceward_meta.current_tenant();
+    v_loan_id uuid;
 BEGIN
+    SELECT e.loan_id INTO v_loan_id FROM ledger.ledger_event e
+    WHERE e.tenant_id = v_tenant AND e.event_id = p_event_id AND e.finalized_at IS NOT NULL;
+    IF NOT FOUND THEN
+        outcome := 'missing';
+        known_id := p_event_id;
+        RETURN;
+    END IF;
+
     INSERT INTO ledger.ledger_event (tenant_id, event_id, loan_id, schema, correlation_id, effective_date, reverses, note)
-    SELECT v_tenant, p_reversal_id, e.loan_id, p_schema, p_correlation_id, p_effective_date, p_event_id, p_note
-    FROM ledger.ledger_event e
-    WHERE e.tenant_id = v_tenant AND e.event_id = p_event_id AND e.finalized_at IS NOT NULL
+    VALUES (v_tenant, p_reversal_id, v_loan_id, p_schema, p_correlation_id, p_effective_date, p_event_id, p_note)
     ON CONFLICT DO NOTHING;
     IF NOT FOUND THEN
-        SELECT x.outcome, x.event_id INTO outcome, known_id
-        FROM (SELECT 1, 'reversed', e.event_id FROM ledger.ledger_event e WHERE e.tenant_id = v_tenant AND e.reverses = p_event_id
-              UNION ALL
-              SELECT 2, 'missing', p_event_id WHERE NOT EXISTS (
-                  SELECT FROM ledger.ledger_event e
-                  WHERE e.tenant_id = v_tenant AND e.event_id = p_event_id AND e.finalized_at IS NOT NULL)
-              UNION ALL
-              SELECT 3, 'posted', e.event_id FROM ledger.ledger_event e
-              WHERE e.tenant_id = v_tenant AND (e.correlation_id = p_correlation_id OR e.event_id = p_reversal_id)
-             ) AS x (rank, outcome, event_id)
-        ORDER BY x.rank LIMIT 1;
+        SELECT 'reversed', e.event_id INTO outcome, known_id FROM ledger.ledger_event e
+        WHERE e.tenant_id = v_tenant AND e.reverses = p_event_id;
+        IF NOT FOUND THEN
+            outcome := 'posted';
+            known_id := coalesce(
+                (SELECT e.event_id FROM ledger.ledger_event e
+                 WHERE e.tenant_id = v_tenant AND e.correlation_id = p_correlation_id), p_reversal_id);
+        END IF;
         RETURN;
     END IF;
 

@@ -1,7 +1,7 @@
 //! Posting: one round trip, however many events.
 
 use crate::{LedgerError, NewEvent, Side, store};
-use onceward_db::Tx;
+use onceward_db::{DbError, Tx};
 use onceward_money::Minor;
 use std::collections::{HashMap, HashSet};
 use uuid::Uuid;
@@ -92,7 +92,8 @@ async fn send(tx: &Tx, events: &[NewEvent]) -> Result<HashMap<Uuid, Uuid>, Ledge
             ],
         )
         .await?;
-    Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+    let known = rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?)));
+    Ok(known.collect::<Result<_, DbError>>()?)
 }
 
 /// The lines of all events, a column each.

@@ -13,8 +13,8 @@ const LOANS: usize = 3;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// One or more events in one transaction: (loan, [(account, amount)], the account against which they stand).
-    Post(Vec<(usize, Vec<(usize, i64)>, usize)>),
+    /// One or more events in one transaction.
+    Post(Vec<Posting>),
     /// The nth event that is known by then.
     Reverse(usize),
     /// Reads a loan under lock and posts what it says.
@@ -23,10 +23,18 @@ enum Step {
     Abandon(usize, i64),
 }
 
+#[derive(Clone, Debug)]
+struct Posting {
+    loan: usize,
+    /// Accounts and amounts.
+    debits: Vec<(usize, i64)>,
+    credit: usize,
+}
+
 fn step() -> impl Strategy<Value = Step> {
     let account = 0..Account::ALL.len();
-    let lines = prop::collection::vec((account.clone(), 1..10_000_i64), 1..4);
-    let one = (0..LOANS, lines, account);
+    let debits = prop::collection::vec((account.clone(), 1..10_000_i64), 1..4);
+    let one = (0..LOANS, debits, account).prop_map(|(loan, debits, credit)| Posting { loan, debits, credit });
     prop_oneof![
         6 => prop::collection::vec(one, 1..4).prop_map(Step::Post),
         3 => any::<usize>().prop_map(Step::Reverse),
@@ -88,12 +96,11 @@ impl Case {
         }
     }
 
-    fn event(&self, (loan, lines, against): &(usize, Vec<(usize, i64)>, usize)) -> NewEvent {
-        let total = lines.iter().map(|(_, amount)| amount).sum();
-        let mut all: Vec<_> =
-            lines.iter().map(|(account, amount)| debit(Account::ALL[*account], minor(*amount), "")).collect();
-        all.push(credit(Account::ALL[*against], minor(total), ""));
-        event(self.loans[*loan], DAY, all)
+    fn event(&self, posting: &Posting) -> NewEvent {
+        let total = posting.debits.iter().map(|(_, amount)| amount).sum();
+        let debits = posting.debits.iter().map(|(account, amount)| debit(Account::ALL[*account], minor(*amount), ""));
+        let lines = debits.chain([credit(Account::ALL[posting.credit], minor(total), "")]).collect();
+        event(self.loans[posting.loan], DAY, lines)
     }
 
     fn nth_known(&self, nth: usize) -> Option<Uuid> {
