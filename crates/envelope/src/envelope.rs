@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize, Serializer, ser::Error as _, ser::SerializeM
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::{CorrelationId, EnvelopeError, EventType, IdempotencyKey, TenantId, TraceContext, headers};
+use crate::{CorrelationId, EnvelopeError, EventType, IdempotencyKey, Payload, TenantId, TraceContext, headers};
 
 /// The version of the envelope's own form, in `schemaVersion`.
 pub const ENVELOPE_SCHEMA_VERSION: u16 = 1;
@@ -61,7 +61,7 @@ pub struct Envelope {
     /// Further top-level attributes (`surveyId`, `sessionId`); none may be in [`FIELD_NAMES`].
     pub extensions: Map<String, Value>,
     /// The fact itself, which obeys the schema named by `event_type`.
-    pub payload: Value,
+    pub payload: Payload,
     /// Trace context. It travels in headers and is not part of the JSON.
     pub trace: Option<TraceContext>,
 }

@@ -15,6 +15,7 @@ mod fingerprint;
 pub mod headers;
 mod ids;
 mod parse;
+mod payload;
 mod schema;
 mod trace;
 
@@ -24,5 +25,6 @@ pub use event_type::EventType;
 pub use fingerprint::{fingerprint, fingerprint_hex};
 pub use ids::{CorrelationId, IdempotencyKey, InvalidId, TenantId};
 pub use parse::EnvelopeError;
+pub use payload::{Payload, PayloadError};
 pub use schema::{RegistryError, SchemaError, SchemaRegistry, SchemaRegistryBuilder, Violation};
 pub use trace::TraceContext;

@@ -89,7 +89,7 @@ impl Envelope {
             idempotency_key: fields.id("idempotencyKey")?,
             actor: fields.actor()?,
             occurred_at: fields.occurred_at()?,
-            payload: fields.take("payload")?,
+            payload: fields.take("payload")?.into(),
             // Whatever has not been taken by now is an extension.
             extensions: fields.0,
             trace: None,

@@ -104,7 +104,7 @@ impl Row {
                     &aggregate.0,
                     &aggregate.1,
                     &stored_headers(envelope).map(|headers| headers.to_string()),
-                    &envelope.payload.to_string(),
+                    &envelope.payload.to_text(),
                     &occurred_earlier(envelope, Timestamp::now()),
                 ],
             )
@@ -228,7 +228,7 @@ impl<'a> Columns<'a> {
         self.aggregate_type.push(message.aggregate.as_ref().map(|(kind, _)| kind.as_str()));
         self.aggregate_id.push(message.aggregate.as_ref().map(|(_, id)| id.as_str()));
         self.headers.push(stored_headers(envelope).map(|headers| headers.to_string()));
-        self.payload.push(envelope.payload.to_string());
+        self.payload.push(envelope.payload.to_text());
         self.occurred.push(occurred_earlier(envelope, Timestamp::now()));
         self.delay_ms.push(message.delay.map(|delay| i64::try_from(delay.as_millis()).unwrap_or(i64::MAX)));
     }

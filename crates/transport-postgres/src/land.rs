@@ -171,7 +171,7 @@ impl Columns {
                     &other_correlations,
                     &self.of(|delivery| delivery.envelope.causation_id.as_deref()),
                     &self.of(|delivery| stored_headers(&delivery.envelope).map(|headers| headers.to_string())),
-                    &self.of(|delivery| delivery.envelope.payload.to_string()),
+                    &self.of(|delivery| delivery.envelope.payload.to_text()),
                     &self.of(|delivery| occurred_earlier(&delivery.envelope, delivery.published_at)),
                     &self.of(|delivery| delivery.published_at),
                 ],

@@ -7,7 +7,7 @@ use crate::{
 use jiff::Timestamp;
 use onceward_db::Row;
 use onceward_envelope::{
-    Actor, CorrelationId, ENVELOPE_SCHEMA_VERSION, Envelope, EventType, IdempotencyKey, TenantId, TraceContext,
+    Actor, CorrelationId, ENVELOPE_SCHEMA_VERSION, Envelope, EventType, IdempotencyKey, Payload, TenantId, TraceContext,
 };
 use onceward_transport::{Delivery, TransportError};
 use serde_json::{Map, Value, json};
@@ -193,7 +193,7 @@ fn delivery(row: &Row, attempt: u32) -> Result<Delivery, String> {
         actor,
         occurred_at: row.get::<_, Option<Timestamp>>(column::OCCURRED_AT).unwrap_or(published_at),
         extensions,
-        payload: serde_json::from_str(row.get(column::PAYLOAD)).map_err(|error| format!("payload: {error}"))?,
+        payload: Payload::from_text(row.get(column::PAYLOAD)).map_err(|error| format!("payload: {error}"))?,
         trace,
     };
     Ok(Delivery {

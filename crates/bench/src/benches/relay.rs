@@ -109,7 +109,7 @@ fn parcel() -> anyhow::Result<Parcel> {
         actor: None,
         occurred_at: Timestamp::now(),
         extensions: Default::default(),
-        payload: serde_json::to_value(&done)?,
+        payload: serde_json::to_value(&done)?.into(),
         trace: None,
     };
     let delivery = Delivery {

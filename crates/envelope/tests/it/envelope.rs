@@ -23,7 +23,7 @@ fn sample() -> Envelope {
         actor: Some(Actor { user_id: Some("u-1".into()), service: None }),
         occurred_at: "2025-01-31T12:00:00.123456Z".parse().unwrap(),
         extensions,
-        payload: json!({"amountMinor": "100"}),
+        payload: json!({"amountMinor": "100"}).into(),
         trace: None,
     }
 }
@@ -170,7 +170,7 @@ proptest! {
             actor: actor.map(|(user_id, service)| Actor { user_id, service }),
             occurred_at: jiff::Timestamp::from_microsecond(micros).unwrap(),
             event_type: EventType::new("a.b", version).unwrap(),
-            payload: json!({ "text": text }),
+            payload: json!({ "text": text }).into(),
             ..sample()
         };
         let bytes = envelope.to_json_bytes().unwrap();

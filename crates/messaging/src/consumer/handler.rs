@@ -166,7 +166,7 @@ where
 }
 
 fn typed<E: Event>(delivery: &Delivery) -> Result<Received<'_, E>, Failure> {
-    let event = E::deserialize(&delivery.envelope.payload).map_err(|error| {
+    let event = E::deserialize(delivery.envelope.payload.value()).map_err(|error| {
         Failure::permanent(format!("the payload fits its schema but not the handler's type: {error}"))
     })?;
     Ok(Received { event, envelope: &delivery.envelope, attempt: delivery.attempt })

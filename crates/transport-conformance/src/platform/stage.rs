@@ -197,7 +197,7 @@ pub(super) fn parcel(job: &Job, idempotency_key: &str, ordering_key: Option<&str
         actor: None,
         occurred_at: "2026-11-05T10:00:00Z".parse().expect("a time"),
         extensions: Map::new(),
-        payload: serde_json::to_value(job).unwrap_or(Value::Null),
+        payload: serde_json::to_value(job).unwrap_or(Value::Null).into(),
         trace: None,
     };
     let delivery = Delivery {
