@@ -35,31 +35,31 @@ pub(super) const TABLES: &str = "
 const WRITES: [&str; 7] = [
     "INSERT INTO bare.payment_intake (tenant_id, payment_id, loan_id, method, amount_minor, currency, received_at,
          gateway_txn_id, source_provider, idempotency_key, effective_date, raw_payload)
-     SELECT 'bench', $1, $2, 'other', 100, 'USD', now(), $1::text, 'mock', lpad($3::text, 64, 'a'), current_date,
-         jsonb_build_object('txn_id', $1, 'loan_id', $2, 'amount_minor', '100')",
+     SELECT 'bench', $1::uuid, $2::uuid, 'other', 100, 'USD', now(), $1::uuid::text, 'mock', lpad($3::bigint::text, 64, 'a'), current_date,
+         jsonb_build_object('txn_id', $1::uuid, 'loan_id', $2::uuid, 'amount_minor', '100')",
     "INSERT INTO bare.payment_validation (tenant_id, payment_id, is_valid, effective_date)
-     SELECT 'bench', $1, $2 IS NOT NULL AND $3::bigint > 0, current_date",
+     SELECT 'bench', $1::uuid, $2::uuid IS NOT NULL AND $3::bigint > 0, current_date",
     "INSERT INTO bare.payment_posting (tenant_id, payment_id, event_id, applied, new_balances, held)
-     SELECT 'bench', $1, $1, '[{\"bucket\": \"principal\", \"amount_minor\": \"100\"}]',
+     SELECT 'bench', $1::uuid, $1::uuid, '[{\"bucket\": \"principal\", \"amount_minor\": \"100\"}]',
          jsonb_build_object('principal_minor', $3::bigint::text, 'interest_receivable_minor', '0', 'escrow_liability_minor', '0',
-             'fees_receivable_minor', '0', 'cash_minor', '100'), $2 IS NULL",
+             'fees_receivable_minor', '0', 'cash_minor', '100'), $2::uuid IS NULL",
     "INSERT INTO bare.ledger_event (tenant_id, event_id, loan_id, schema, correlation_id, effective_date, finalized_at)
-     SELECT 'bench', $1, $2, 'posting.payment.v1', 'payment:' || $1, current_date, now() WHERE $3::bigint > 0",
+     SELECT 'bench', $1::uuid, $2::uuid, 'posting.payment.v1', 'payment:' || $1::uuid, current_date, now() WHERE $3::bigint > 0",
     "INSERT INTO bare.ledger_entry (tenant_id, event_id, line_no, loan_id, account, currency, debit_minor, credit_minor, memo,
          effective_date)
-     SELECT 'bench', $1, n, $2, account, 'USD', debit, 100 - debit, memo, current_date
+     SELECT 'bench', $1::uuid, n, $2::uuid, account, 'USD', debit, 100 - debit, memo, current_date
      FROM (VALUES (1::smallint, 'cash', 100, 'payment received'), (2::smallint, 'loan_principal', 0, 'principal reduction'))
          AS line (n, account, debit, memo) WHERE $3::bigint > 0",
     "INSERT INTO bare.entry (tenant_id, seq, occurred_at, event_type, object_type, object_id, loan_id, correlation_id, document,
          prev_hash, record_hash)
-     SELECT 'bench', $3::bigint * 3 + n, now(), 'payment_posted', 'payment', $1::text, $2::text, 'payment:' || $1,
+     SELECT 'bench', $3::bigint * 3 + n, now(), 'payment_posted', 'payment', $1::uuid::text, $2::uuid::text, 'payment:' || $1::uuid,
          repeat('a canonical document of usual length ', 12), sha256('a'), sha256('b')
      FROM generate_series(0, 2) n",
     "INSERT INTO bare.message_log (seq, xid, created_at, id, epoch, lane_id, copy, version, tenant_id, event_type, topic,
          ordering_key, correlation_id, causation_id, payload)
-     SELECT $3::bigint * 3 + n, pg_current_xact_id(), now(), $1, 1, 7, 0, 1, 'bench', 'payment.posted',
-         'payments.events:payment.posted.v1', $2::text, 'payment:' || $1, $1::text,
-         jsonb_build_object('payment_id', $1, 'loan_id', $2, 'event_id', $1, 'effective_date', current_date,
+     SELECT $3::bigint * 3 + n, pg_current_xact_id(), now(), $1::uuid, 1, 7, 0, 1, 'bench', 'payment.posted',
+         'payments.events:payment.posted.v1', $2::uuid::text, 'payment:' || $1::uuid, $1::uuid::text,
+         jsonb_build_object('payment_id', $1::uuid, 'loan_id', $2::uuid, 'event_id', $1::uuid, 'effective_date', current_date,
              'amount_minor', '100', 'currency', 'USD', 'allocation_hints', '{}')
      FROM generate_series(0, 2) n",
 ];
