@@ -2,12 +2,15 @@
 
 use crate::support::{Desk, Office};
 use jiff::{
-    ToSpan,
+    Timestamp, ToSpan,
     civil::{Date, date},
+    tz::TimeZone,
 };
+use onceward::messaging::schedule;
 use onceward_ledger::{Account, credit, debit};
 use onceward_lending::loans;
 use onceward_money::Minor;
+use onceward_testkit::eventually;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -66,6 +69,39 @@ async fn after_an_outage_each_period_is_posted_once_however_often_the_tick_comes
     assert_eq!(receivable(&desk, loan_id).await, "143", "58 + 58 + 14 days of 27");
     let loan = desk.get(&format!("/api/loans/{loan_id}")).await.with_status(200);
     assert_eq!((&loan["accrued_to"], &loan["version"]), (&json!("2024-03-15"), &json!(2)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_clock_serves_the_loans_of_every_tenant() {
+    let office = Office::open().await;
+    let now = Timestamp::now();
+    let start_date = now.to_zoned(TimeZone::UTC).date().saturating_sub(10.days());
+    let mut loans = Vec::new();
+    for tenant in ["acme", "globex"] {
+        let desk = office.desk(tenant);
+        desk.product("home", json!({"day_count": "ACT/365"})).await;
+        loans.push((tenant, desk.active_loan("home", json!({"start_date": start_date})).await));
+    }
+    let all = office.platform.platform().timetables().iter();
+    let timetables: Vec<_> = all.filter(|timetable| timetable.name() == "lending-accrual").cloned().collect();
+    let two_days_ago = now - 48.hours();
+    schedule::declare(office.platform.db(), &timetables, two_days_ago).await.unwrap();
+    assert_eq!(
+        schedule::tick(office.platform.db(), &timetables, now).await.unwrap(),
+        1,
+        "one, for all that were missed"
+    );
+    let sql = "SELECT (payload->>'scheduledFor')::timestamptz::date FROM onceward.outbox_messages
+               WHERE event_type = 'loan.accrue.v1' AND tenant_id = $1";
+    for (tenant, loan_id) in loans {
+        let day: Date = office.ask(sql, &[&tenant]).await;
+        let accrued = "SELECT accrued_to FROM lending.loan WHERE tenant_id = $1 AND loan_id = $2";
+        eventually("the loan is served", || async {
+            (office.ask::<Date>(accrued, &[&tenant, &loan_id]).await == day).then_some(())
+        })
+        .await;
+        assert_ne!(receivable(&office.desk(tenant), loan_id).await, "0");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
