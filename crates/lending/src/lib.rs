@@ -5,6 +5,7 @@
 //! [`loans`] keeps borrowers, products and loans: it makes loans, funds and changes them, and books
 //! interest and late fees as the days go by. [`payments`] takes payments in, checks them and posts them.
 //! [`escrow`] pays taxes and insurance out of what was set aside. [`etl`] makes facts for reports from all of it.
+//! [`progress`] is how workers elsewhere tell how far they are with a command.
 //!
 //! Everything about a loan goes by messages that are ordered by the loan's id. What changes a loan locks its row
 //! first, then posts to the ledger, and writes its audit entry in the same transaction.
@@ -15,6 +16,7 @@ pub mod etl;
 pub mod loans;
 pub mod model;
 pub mod payments;
+pub mod progress;
 pub mod settings;
 pub mod topology;
 
@@ -42,11 +44,13 @@ pub fn service(settings: Settings) -> Service {
         .schemas(payments::SCHEMAS)
         .schemas(escrow::SCHEMAS)
         .schemas(etl::SCHEMAS)
+        .schemas(progress::SCHEMAS)
         .topology(topology::topology());
     let service = loans::consumers(service, &settings);
     let service = payments::consumers(service, &settings);
     let service = escrow::consumers(service);
     let service = etl::consumers(service, &settings);
+    let service = progress::consumers(service);
     service.routes(move || {
         let routes = loans::routes(Routes::new().problems(error::PROBLEMS), &settings);
         let routes = payments::routes(routes);

@@ -64,7 +64,9 @@ fn payments(topology: Topology) -> Topology {
         // Direct, and bound with the literal key `#`, which is what dead letters carry.
         .exchange(Exchange::direct(PAYMENTS_DEAD))
         .queue(Queue::dead_letter_store("q.payments.dlq").ttl_ms(WEEK_MS))
-        .bind(PAYMENTS_DEAD, "#", "q.payments.dlq");
+        .bind(PAYMENTS_DEAD, "#", "q.payments.dlq")
+        // The facts have a version as their third word, which `payment.*` does not cover.
+        .bind("payments.events", "payment.*.*", "q.payments.events.audit");
     PIPELINE.iter().fold(topology, |topology, (queue, exchange, pattern)| {
         let queue = Queue::work(*queue).dead_letter_as(PAYMENTS_DEAD, "#").delivery_limit(DELIVERIES);
         let name = queue.name.clone();

@@ -21,4 +21,5 @@ mod payments_suspense;
 mod payments_tenants;
 mod payments_topology;
 mod payments_validation;
+mod progress;
 mod support;

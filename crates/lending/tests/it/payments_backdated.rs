@@ -96,7 +96,21 @@ async fn pay(desk: &Desk<'_>, loan_id: Uuid, arrivals: &[Arrival], dice: &mut Di
     }
 }
 
-/// The same payments, in whatever order they come, leave the same books, on every day.
+/// A payment that will bounce, somewhere among the others.
+async fn pay_in_vain(desk: &Desk<'_>, loan_id: Uuid, dice: &mut Dice, days: i64) -> Uuid {
+    let counts = days + i64::try_from(dice.roll(u64::try_from(10 - days).unwrap())).unwrap();
+    let amount = i64::try_from(dice.roll(9_000)).unwrap() + 50;
+    let body = mock_on(loan_id, &format!("{loan_id}-bounced"), amount, days_ago(counts));
+    id(&posted(desk, &body).await["payment_id"])
+}
+
+async fn bounce(desk: &Desk<'_>, payment_id: Uuid) {
+    let path = format!("/api/payments/{payment_id}/return");
+    desk.post(&path, &json!({"reason": "R01"})).await.with_status(202);
+    becomes(desk, payment_id, "returned").await;
+}
+
+/// The same payments, in whatever order they come and whatever else came and bounced, leave the same books, on every day.
 async fn any_order_gives_the_same(seed: u64, terms: Value) {
     let office = Office::open().await;
     let desk = office.desk("acme");
@@ -108,6 +122,7 @@ async fn any_order_gives_the_same(seed: u64, terms: Value) {
     let counts: Vec<i64> = (0..=9).filter(|_| dice.roll(3) > 0).collect();
     let payments: Vec<(i64, i64)> =
         counts.iter().map(|counts| (*counts, i64::try_from(dice.roll(9_000)).unwrap() + 50)).collect();
+    let mut in_vain = Vec::new();
     let mut plans: Vec<Vec<Arrival>> = Vec::new();
     for nth in 0..loans.len() {
         let plan = payments.iter().map(|(counts, amount)| {
@@ -118,9 +133,15 @@ async fn any_order_gives_the_same(seed: u64, terms: Value) {
     }
     for days in (0..=9).rev() {
         office.serve_day("acme", days_ago(days)).await;
-        for (loan_id, plan) in loans.iter().zip(&plans) {
+        for (nth, (loan_id, plan)) in loans.iter().zip(&plans).enumerate() {
             pay(&desk, *loan_id, plan, &mut dice, days).await;
+            if nth > 1 && days == 5 {
+                in_vain.push(pay_in_vain(&desk, *loan_id, &mut dice, days).await);
+            }
         }
+    }
+    for payment_id in in_vain {
+        bounce(&desk, payment_id).await;
     }
     quiet(&office).await;
     for (nth, loan_id) in loans.iter().enumerate().skip(1) {

@@ -58,6 +58,21 @@ async fn what_is_no_payment_is_refused_with_its_place_and_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_taken_from_a_provider_that_was_removed() {
+    let office = Office::open().await;
+    let desk = office.desk("acme");
+    let loan_id = funded_loan(&desk, 31, json!({})).await;
+    office
+        .owner
+        .execute("DELETE FROM lending.gateway_provider WHERE provider_code = 'mock'", &[])
+        .await
+        .expect("it goes");
+    let refused = take_in(&desk, &mock(loan_id, "t", 100)).await;
+    assert_eq!((refused.status, refused.body["code"].as_str()), (404, Some("provider-unknown")));
+    assert_eq!(office.count("lending.payment_intake").await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_lacks_the_role_takes_nothing_in() {
     let office = Office::open().await;
     let token = office.platform.token_for("acme", "reader", &["payments:read".to_owned()], 3600);

@@ -53,7 +53,9 @@ async fn later_payments_pay_what_a_returned_one_leaves_open() {
     let office = Office::open().await;
     let desk = office.desk("acme");
     let [with, without] = [funded_loan(&desk, 40, json!({})).await, funded_loan(&desk, 40, json!({})).await];
-    office.serve_day("acme", today()).await;
+    for days in (0..=9).rev() {
+        office.serve_day("acme", days_ago(days)).await;
+    }
     let bounced = id(&posted(&desk, &mock_on(with, "bounced", 10_662, days_ago(8))).await["payment_id"]);
     for loan_id in [with, without] {
         posted(&desk, &mock_on(loan_id, &format!("good-{loan_id}"), 10_662, days_ago(3))).await;

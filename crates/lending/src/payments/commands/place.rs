@@ -38,9 +38,15 @@ impl Schedules {
     }
 }
 
-/// What the books of a loan say on a day that nothing in them lies behind.
-pub(crate) async fn books_now(tx: &Tx, loan: &Loan, balances: &Balances, day: Date) -> Result<Books, LendingError> {
-    loans::books_with(tx, loan, balances, day).await
+/// What the books of a loan say on a day that nothing in them lies behind, and its balances.
+pub(crate) async fn books_now(
+    tx: &Tx,
+    loan: &Loan,
+    schedule: &Schedule,
+    day: Date,
+) -> Result<(Books, Balances), LendingError> {
+    let something_is_due = !schedule.due_by(day).is_empty();
+    loans::books_and_balances(tx, loan, day, something_is_due).await
 }
 
 /// The same on a day behind which there is more, such as a disbursement from escrow.

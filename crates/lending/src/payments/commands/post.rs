@@ -6,7 +6,7 @@ use super::{
 };
 use crate::LendingError;
 use crate::loans::{self, Loan, postings};
-use crate::model::{Allocation, PaymentRule};
+use crate::model::{Allocation, Books, PaymentRule, Schedule};
 use crate::payments::{
     events::{NewBalances, PaymentPosted, story_of},
     metrics, posting,
@@ -19,6 +19,7 @@ use onceward_audit::{self as audit, Entry};
 use onceward_ledger::{self as ledger, Account, Balances, NewEvent};
 use onceward_money::Minor;
 use serde_json::json;
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// What became of it.
@@ -37,6 +38,7 @@ pub(crate) struct Which {
     pub payment_id: Uuid,
     pub loan_id: Uuid,
     pub amount: Option<Minor>,
+    pub effective_date: Date,
 }
 
 pub(crate) async fn post(
@@ -45,35 +47,45 @@ pub(crate) async fn post(
     which: Which,
     now: Timestamp,
 ) -> Result<Outcome, LendingError> {
-    let Which { payment_id, loan_id, amount } = which;
-    let locked = loans::store::lock_loan(tx, loan_id).await?;
-    let (state, balances) =
-        try_join!(async { store::posting_state(tx, payment_id).await.map_err(LendingError::from) }, async {
-            match &locked {
-                Some(loan) => ledger::balances(tx, loan_id, loan.currency).await.map(Some).map_err(LendingError::from),
-                None => Ok(None),
-            }
-        })?;
-    let (Some(mut loan), Some(state), Some(balances)) = (locked, state, balances) else {
-        return Ok(Outcome::Refused("there is no such payment, or no such loan"));
+    let Which { payment_id, loan_id, amount, effective_date } = which;
+    let Some(mut loan) = loans::store::lock_loan(tx, loan_id).await? else {
+        return Ok(Outcome::Refused("there is no such loan"));
     };
-    if state.loan_id != loan_id || amount.is_some_and(|amount| amount != state.amount) {
-        return Ok(Outcome::Refused("the payment of this id is for another loan, or of another amount"));
+    let held = loan.status.payment_rule() != PaymentRule::Apply;
+    let day = place::divided_on(&loan, effective_date);
+    if !held {
+        loans::accrue(tx, &mut loan, day).await?;
     }
-    if state.posted {
-        return Ok(Outcome::Before);
-    }
+    let schedule = schedules.of(tx, &loan).await?;
+    let (state, (books, balances)) = try_join!(
+        async { store::posting_state(tx, payment_id).await.map_err(LendingError::from) },
+        place::books_now(tx, &loan, &schedule, day),
+    )?;
+    let state = match state {
+        None => return Ok(Outcome::Refused("there is no such payment")),
+        Some(state) if !is_meant(&state, loan_id, amount, effective_date) => {
+            return Ok(Outcome::Refused("the payment of this id is for another loan, amount or day"));
+        }
+        Some(state) if state.posted => return Ok(Outcome::Before),
+        Some(state) => state,
+    };
     let Some(validated_at) = state.validated_at else {
         return Ok(Outcome::Refused("the payment was not found good"));
     };
-    let held = loan.status.payment_rule() != PaymentRule::Apply;
     if !held && is_backdated(&loan, &state) {
         backdated(tx, schedules, &mut loan, payment_id, &state).await?;
     } else {
-        in_order(tx, schedules, &mut loan, balances, payment_id, &state, held).await?;
+        let standing = Standing { schedule, books, balances, day };
+        in_order(tx, &mut loan, standing, payment_id, &state, held).await?;
     }
     metrics::posting_took(validated_at, now);
     Ok(Outcome::Posted)
+}
+
+fn is_meant(state: &State, loan_id: Uuid, amount: Option<Minor>, effective_date: Date) -> bool {
+    state.loan_id == loan_id
+        && amount.is_none_or(|amount| amount == state.amount)
+        && state.effective_date == effective_date
 }
 
 /// Whether something that is in the books depends on it.
@@ -81,18 +93,25 @@ fn is_backdated(loan: &Loan, state: &State) -> bool {
     state.later || loan.accrued_to.is_some_and(|accrued_to| accrued_to > state.effective_date)
 }
 
+/// Where the loan stands on the day on which the payment is divided.
+struct Standing {
+    schedule: Arc<Schedule>,
+    books: Books,
+    balances: Balances,
+    day: Date,
+}
+
 async fn in_order(
     tx: &mut Tx,
-    schedules: &Schedules,
     loan: &mut Loan,
-    mut balances: Balances,
+    mut standing: Standing,
     payment_id: Uuid,
     state: &State,
     held: bool,
 ) -> Result<(), LendingError> {
-    let applied =
-        if held { posting::held(state.amount) } else { divide(tx, schedules, loan, &mut balances, state).await? };
+    let applied = if held { posting::held(state.amount) } else { divide(tx, loan, &mut standing, state).await? };
     let event = event(loan, payment_id, state, &applied);
+    let mut balances = standing.balances;
     balances.apply(&event.lines)?;
     let new_balances = posting::told(&balances)?;
     try_join!(async { ledger::post(tx, &event).await.map_err(LendingError::from) }, async {
@@ -106,25 +125,18 @@ async fn in_order(
     Ok(())
 }
 
-/// Interest and late fees up to the payment's day come first.
+/// Late fees up to the payment's day come first, as interest has.
 async fn divide(
     tx: &mut Tx,
-    schedules: &Schedules,
-    loan: &mut Loan,
-    balances: &mut Balances,
+    loan: &Loan,
+    standing: &mut Standing,
     state: &State,
 ) -> Result<Vec<Allocation>, LendingError> {
-    let day = place::divided_on(loan, state.effective_date);
-    if !loans::accrue(tx, loan, day).await?.is_zero() {
-        *balances = ledger::balances(tx, loan.loan_id, loan.currency).await?;
+    let day = standing.day;
+    if place::late_fees_by(tx, loan, &standing.schedule, &standing.books, day).await? {
+        (standing.books, standing.balances) = place::books_now(tx, loan, &standing.schedule, day).await?;
     }
-    let schedule = schedules.of(tx, loan).await?;
-    let mut books = place::books_now(tx, loan, balances, day).await?;
-    if place::late_fees_by(tx, loan, &schedule, &books, day).await? {
-        *balances = ledger::balances(tx, loan.loan_id, loan.currency).await?;
-        books = place::books_now(tx, loan, balances, day).await?;
-    }
-    let outstanding = place::outstanding(loan, &schedule, &books, day)?;
+    let outstanding = place::outstanding(loan, &standing.schedule, &standing.books, day)?;
     place::divide(loan, &outstanding, state.amount, place::hints(&state.hints))
 }
 

@@ -27,6 +27,8 @@ pub(crate) enum Taken {
     Conflict { conflict_id: Uuid, payment_id: Uuid, differs: Value },
     /// There is no such loan.
     NoLoan { loan_id: Uuid },
+    /// Nothing is taken from its provider here.
+    NoProvider { provider: &'static str },
 }
 
 /// Takes in one claim.
@@ -102,7 +104,11 @@ async fn fail_at_the_door(tx: &mut Tx, new: &NewIntake) -> Result<(), LendingErr
 
 async fn compare(tx: &mut Tx, new: &NewIntake, known: Option<Known>) -> Result<Taken, LendingError> {
     let Some(known) = known else {
-        return Ok(Taken::NoLoan { loan_id: new.claim.loan_id });
+        let provider = new.claim.provider;
+        return Ok(match store::has_provider(tx, provider).await? {
+            true => Taken::NoLoan { loan_id: new.claim.loan_id },
+            false => Taken::NoProvider { provider },
+        });
     };
     let differs = differences(&known, &new.claim);
     if differs.is_empty() {

@@ -10,6 +10,7 @@ use crate::payments::{
         return_payment::{self, ReturnFacts, return_payment},
     },
     events::{Action, PostPayment},
+    store,
 };
 use jiff::{SignedDuration, Timestamp};
 use onceward::{Event, Failure, Handler, Received, Tx};
@@ -67,7 +68,11 @@ impl OnPost {
                 Ok((outcome == return_payment::Outcome::NotPosted).then_some(NOT_POSTED))
             }
             Action::Post => {
-                let which = Which { payment_id: *payment_id, loan_id: *loan_id, amount: None };
+                let Some(state) = store::posting_state(tx, *payment_id).await? else {
+                    return Ok(Some("there is no such payment"));
+                };
+                let effective_date = state.effective_date;
+                let which = Which { payment_id: *payment_id, loan_id: *loan_id, amount: None, effective_date };
                 match post(tx, &self.schedules, which, Timestamp::now()).await? {
                     post::Outcome::Posted => Ok(None),
                     post::Outcome::Before => repost(tx, &self.schedules, *payment_id, *loan_id).await,

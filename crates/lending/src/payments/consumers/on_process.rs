@@ -34,6 +34,7 @@ impl Handler for OnProcess {
         let taken = take_all_in(tx, vec![(asked.payment_id, claim)], received_at).await?.pop();
         let (state, detail) = match taken {
             Some(Taken::NoLoan { loan_id }) => (State::Refused, Some(LendingError::LoanMissing(loan_id).to_string())),
+            Some(Taken::NoProvider { .. }) => (State::Refused, Some("payments are not taken directly here".to_owned())),
             Some(Taken::Conflict { .. }) => (State::Refused, Some("the payment is known and was another".to_owned())),
             _ => (State::Done, None),
         };

@@ -4,7 +4,6 @@ use crate::payments::{
     commands::take_in::{self, Taken},
     events::PaymentRaw,
     provider::{self, Wrong},
-    store,
 };
 use jiff::Timestamp;
 use onceward::{Failure, Handler, Received, Tx};
@@ -18,10 +17,10 @@ impl Handler for OnRaw {
 
     async fn handle(&self, tx: &mut Tx, received: &Received<'_, PaymentRaw>) -> Result<(), Failure> {
         let PaymentRaw { provider, payload } = &received.event;
-        let known = store::has_provider(tx, provider).await?;
-        let read = provider::read(provider, payload).filter(|_| known).ok_or_else(|| Failure::permanent(UNKNOWN))?;
+        let read = provider::read(provider, payload).ok_or_else(|| Failure::permanent(UNKNOWN))?;
         let claim = read.map_err(|wrong| Failure::permanent(in_words(&wrong)))?;
         match take_in::take_in(tx, claim, Timestamp::now()).await? {
+            Taken::NoProvider { .. } => Err(Failure::permanent(UNKNOWN)),
             Taken::NoLoan { loan_id } => Err(Failure::permanent(format!("there is no loan {loan_id}"))),
             // A conflict is written down and shown to an operator; there is nothing to try again.
             Taken::Accepted { .. } | Taken::Duplicate { .. } | Taken::Conflict { .. } => Ok(()),

@@ -4,7 +4,6 @@ use crate::payments::{
     commands::take_in::{Taken, take_all_in, take_in},
     problems::{PAYMENT_CONFLICT, PROVIDER_UNKNOWN, unreadable},
     provider::{self, BANK, Claim, Wrong, bank},
-    store,
 };
 use jiff::Timestamp;
 use onceward::{Raw, prelude::*};
@@ -13,9 +12,6 @@ use uuid::Uuid;
 
 pub(super) async fn take(Path(provider): Path<String>, command: Command<Raw>) -> Result<Response, Problem> {
     let (body, command) = command.into_parts();
-    if !store::has_provider(&command.tx, &provider).await? {
-        return Err(unknown(&provider));
-    }
     if provider == BANK && body.content_type == "text/csv" {
         return take_file(&body, command).await;
     }
@@ -46,6 +42,7 @@ pub(super) fn answer(taken: Taken) -> Result<Response, Problem> {
             )));
         }
         Taken::NoLoan { loan_id } => return Err(no_loan(loan_id)),
+        Taken::NoProvider { provider } => return Err(unknown(provider)),
     };
     Ok(super::respond(status, &body))
 }
@@ -120,7 +117,9 @@ fn told(line: u64, claim: &Claim, taken: Option<Taken>) -> Value {
         Some(Taken::NoLoan { loan_id }) => json!({
             "line": line, "trace_number": txn, "result": "refused", "reason": format!("there is no loan {loan_id}")
         }),
-        None => json!({"line": line, "trace_number": txn, "result": "refused", "reason": "was not looked at"}),
+        Some(Taken::NoProvider { .. }) | None => json!({
+            "line": line, "trace_number": txn, "result": "refused", "reason": "nothing is taken from this provider here"
+        }),
     }
 }
 

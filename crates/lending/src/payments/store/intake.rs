@@ -8,7 +8,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 /// In one order, so that two files with the same payments wait for each other in one direction only. Of two lines with the
-/// same transaction the first counts. A payment whose loan there is not is left out.
+/// same transaction the first counts. A payment whose loan or provider there is not is left out.
 const INSERT: &str = "
     INSERT INTO lending.payment_intake (tenant_id, payment_id, loan_id, method, amount_minor, currency, received_at,
         gateway_txn_id, source_provider, idempotency_key, effective_date, allocation_hints, raw_payload)
@@ -17,6 +17,7 @@ const INSERT: &str = "
     FROM unnest($3::uuid[], $4::uuid[], $5::text[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[],
             $11::date[], $12::jsonb[], $13::jsonb[])
         WITH ORDINALITY AS n (payment_id, loan_id, method, amount, currency, txn, provider, key, effective, hints, raw, nth)
+    JOIN lending.gateway_provider g ON g.provider_code = n.provider
     JOIN lending.loan l ON l.tenant_id = $1 AND l.loan_id = n.loan_id
     ORDER BY n.provider COLLATE \"C\", n.txn COLLATE \"C\", n.nth
     ON CONFLICT DO NOTHING
