@@ -1,19 +1,17 @@
 //! A platform that runs inside a test.
 
-use crate::TestDb;
+use crate::{SECRET, TestDb, token::sign};
 use jiff::Timestamp;
 use onceward::{
     Config, Db, Platform, Scope, Service, TenantId,
     runtime::Running,
     transport::{Broker, BusKind},
-    web::{Claims, issue_hs256},
+    web::Claims,
 };
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
-
-const SECRET: &str = "a secret for tests that is long enough";
 
 /// Services on a database of their own. Nothing runs until it is started.
 pub struct TestPlatform {
@@ -119,16 +117,13 @@ impl TestPlatform {
     /// A token as wanted. A negative validity makes an expired one.
     pub fn token_for(&self, tenant: &str, user: &str, roles: &[String], valid_s: i64) -> String {
         let exp = u64::try_from(Timestamp::now().as_second() + valid_s).expect("after 1970");
-        let claims = Claims {
+        sign(&Claims {
             sub: user.to_owned(),
             tenant: tenant.to_owned(),
             roles: roles.to_vec(),
             exp,
-            nbf: None,
-            iss: None,
-            aud: None,
-        };
-        issue_hs256(SECRET.as_bytes(), &claims)
+            ..Claims::default()
+        })
     }
 
     /// Another instance on the same database, as a second process would be.

@@ -1,6 +1,7 @@
 //! Running the program, reading what it prints, and asking what it serves.
 
-use onceward::Platform;
+use onceward::{Config, Platform, Service};
+pub use onceward_testkit::Scratch;
 use onceward_testkit::{PATIENCE, TestDb, eventually};
 use serde_json::Value;
 use std::{
@@ -13,32 +14,10 @@ use tokio::{
     io::{AsyncBufReadExt, BufReader},
     process::{Child, ChildStdout, Command},
 };
-use uuid::Uuid;
 
 pub const SECRET: &str = "a secret for processes that is long enough";
 /// The last line that `up` prints before it only serves.
 const UP_IS_UP: &str = "Ctrl-C stops everything";
-
-/// A folder below the temp folder that goes away with the test.
-pub struct Scratch(PathBuf);
-
-impl Scratch {
-    pub fn new() -> Self {
-        let folder = std::env::temp_dir().join(format!("ow-server-{}", Uuid::now_v7().simple()));
-        fs::create_dir_all(&folder).expect("the temp folder is writable");
-        Self(folder)
-    }
-
-    pub fn join(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 /// The program with nothing of this process's environment but its PATH.
 fn program(args: &[&str], variables: &[(&str, &str)]) -> Command {
@@ -201,9 +180,15 @@ pub async fn try_get(url: &str, token: Option<&str>) -> Option<(u16, Value)> {
     Some((status, serde_json::from_slice(&response.bytes().await.ok()?).unwrap_or(Value::Null)))
 }
 
+/// The program's services, as the defaults make them.
+pub fn services() -> Vec<Service> {
+    let config = Config::load_with(None, crate::services::SECTIONS, |_| None).expect("the defaults are valid");
+    crate::services::services(&config).expect("the defaults are valid")
+}
+
 /// A database with everything the program's services need.
 pub async fn migrated_database() -> TestDb {
-    let platform = Platform::assemble(vec![onceward_example_orders::service()]).expect("the services fit");
+    let platform = Platform::assemble(services()).expect("the services fit");
     TestDb::for_platform(&platform).await
 }
 

@@ -4,26 +4,27 @@
 //! The moments are held still by a lock in the database, which only the very next write waits for.
 
 use crate::support::{
-    bus::{Bus, on_buses},
-    fleet::{Fleet, PrivateDatabase, token},
+    api::Api,
+    bus::{Bus, broker, on_buses},
+    fleet::{example, token},
     shop::statuses,
 };
-use onceward_testkit::{Proxy, eventually};
+use onceward_testkit::{Fleet, PrivateDatabase, Proxy, eventually};
 use serde_json::json;
 use tokio_postgres::Client;
 
-const API: usize = 0;
-const WORKER: usize = 1;
-const RELAY: usize = 3;
+const API: usize = Fleet::API;
+const WORKER: usize = Fleet::WORKERS[0];
+const RELAY: usize = Fleet::RELAYS[0];
 const QUEUE: &str = "orders.reserve.v1";
 const ORDERS: u64 = 20;
 
 on_buses!(a_relay_killed_between_publish_and_mark_publishes_again_and_nothing_is_doubled:
     on_rabbitmq RabbitMq, on_kafka Kafka, on_redis Redis);
 async fn a_relay_killed_between_publish_and_mark_publishes_again_and_nothing_is_doubled(bus: Bus) {
-    let database = PrivateDatabase::start(&bus).await;
-    let (owner, broker) = (database.owner().await, bus.broker());
-    let mut fleet = Fleet::nobody(&database, &bus);
+    let database = PrivateDatabase::start(&example(), &bus).await;
+    let (owner, broker) = (database.owner().await, broker(&bus));
+    let mut fleet = Fleet::nobody(&example(), &database, &bus);
     fleet.begin(API);
     fleet.begin(RELAY);
     fleet.ready(API).await;
@@ -58,11 +59,11 @@ async fn a_relay_killed_between_publish_and_mark_publishes_again_and_nothing_is_
 on_buses!(a_consumer_killed_between_commit_and_ack_gets_all_again_and_doubles_nothing:
     on_rabbitmq RabbitMq, on_kafka Kafka, on_redis Redis);
 async fn a_consumer_killed_between_commit_and_ack_gets_all_again_and_doubles_nothing(bus: Bus) {
-    let database = PrivateDatabase::start(&bus).await;
-    let (owner, broker) = (database.owner().await, bus.broker());
+    let database = PrivateDatabase::start(&example(), &bus).await;
+    let (owner, broker) = (database.owner().await, broker(&bus));
     let proxy = Proxy::before(bus.url.as_deref().unwrap());
     let behind_proxy = Bus { url: Some(proxy.url(bus.url.as_deref().unwrap())), ..bus.clone() };
-    let mut fleet = Fleet::nobody(&database, &bus);
+    let mut fleet = Fleet::nobody(&example(), &database, &bus);
     fleet.begin(API);
     fleet.begin(RELAY);
     fleet.ready(API).await;
@@ -93,7 +94,7 @@ async fn a_consumer_killed_between_commit_and_ack_gets_all_again_and_doubles_not
 }
 
 async fn place_orders(fleet: &Fleet) {
-    let api = fleet.api();
+    let api = Api::of(fleet);
     for number in 0..ORDERS {
         let sku = format!("article-{}", number % 3);
         api.place(&token("acme"), &format!("order-{number}"), &json!({"sku": sku, "quantity": 1})).await.order_id();

@@ -3,13 +3,14 @@
 //! `ONCEWARD_KILLS` sets how many times (9 without it); `ONCEWARD_SEED` repeats a run's choices.
 
 use crate::support::{
+    api::Api,
     bus::{Bus, on_buses},
     check::{Promised, check},
-    fleet::{Fleet, PrivateDatabase},
+    fleet::example,
     load::Load,
     other_team::OtherTeam,
-    variable,
 };
+use onceward_testkit::{Fleet, PrivateDatabase, variable};
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::SliceRandom};
 use std::time::{Duration, Instant};
 use tokio::time::interval;
@@ -25,10 +26,10 @@ async fn killed_processes_lose_nothing_double_nothing_and_keep_the_order(bus: Bu
     let kills = variable("ONCEWARD_KILLS").map_or(KILLS, |kills| usize::try_from(kills).expect("a number of kills"));
     eprintln!("kill test on {}: seed {seed}, {kills} kills", bus.kind.name());
     let began = Instant::now();
-    let database = PrivateDatabase::start(&bus).await;
+    let database = PrivateDatabase::start(&example(), &bus).await;
     let owner = database.owner().await;
-    let mut fleet = Fleet::start(&database, &bus).await;
-    let load = Load::start(&fleet.api(), seed);
+    let mut fleet = Fleet::start(&example(), &database, &bus).await;
+    let load = Load::start(&Api::of(&fleet), seed);
     let team = OtherTeam::start(database.url(), seed);
 
     kill_at_random_moments(&mut fleet, kills, seed).await;

@@ -3,11 +3,11 @@
 use crate::support::{
     api::{Api, answer},
     bus::{Bus, on_buses},
-    fleet::{Program, Scratch, free_port, process_secret, token},
+    fleet::{example, token},
 };
 use onceward::Platform;
 use onceward_example_orders::service;
-use onceward_testkit::{TestDb, eventually};
+use onceward_testkit::{SECRET, Scratch, TestDb, eventually, free_port};
 use reqwest::Method;
 use serde_json::json;
 
@@ -20,16 +20,17 @@ async fn debug_logs_hold_no_payload_of_good_bad_or_poisoned_messages(bus: Bus) {
     let (url, listen) = (database.url(), format!("127.0.0.1:{}", free_port()));
     let variables = [
         ("DATABASE_URL", url.as_str()),
-        ("ONCEWARD_AUTH_SECRET", process_secret()),
+        ("ONCEWARD_AUTH_SECRET", SECRET),
         ("ONCEWARD_HTTP_LISTEN", &listen),
         ("BROKER_URL", bus.url.as_deref().unwrap_or_default()),
         ("ONCEWARD_BUS_NAMESPACE", &bus.namespace),
         ("RUST_LOG", "debug"),
     ];
-    let log = scratch.path().join("stderr.log");
-    let mut program = Program::start(&["serve"], &variables, &log);
-    let api = Api::new(&format!("http://{listen}"));
-    program.ready(&api).await;
+    let log = scratch.join("stderr.log");
+    let mut program = example().start(&["serve"], &variables, &log);
+    let url = format!("http://{listen}");
+    program.ready(&url).await;
+    let api = Api::new(&url);
     let token = token("acme");
 
     let order = api.place(&token, MARKER, &json!({"sku": MARKER, "quantity": 1})).await.order_id();

@@ -1,13 +1,14 @@
 //! The network between the service and its broker goes silent: nothing is closed, nothing gets through.
 
 use crate::support::{
+    api::Api,
     bus::{Bus, on_buses},
     check::{Promised, check},
-    fleet::{Fleet, PrivateDatabase},
+    fleet::example,
     load::Load,
     other_team::OtherTeam,
 };
-use onceward_testkit::{Proxy, eventually};
+use onceward_testkit::{Fleet, PrivateDatabase, Proxy, eventually};
 use std::time::Instant;
 
 const SILENCES: usize = 2;
@@ -18,10 +19,10 @@ on_buses!(a_silent_network_is_noticed_and_everything_catches_up:
 async fn a_silent_network_is_noticed_and_everything_catches_up(bus: Bus) {
     let proxy = Proxy::before(bus.url.as_deref().unwrap());
     let bus = Bus { url: Some(proxy.url(bus.url.as_deref().unwrap())), ..bus };
-    let database = PrivateDatabase::start(&bus).await;
+    let database = PrivateDatabase::start(&example(), &bus).await;
     let owner = database.owner().await;
-    let fleet = Fleet::start(&database, &bus).await;
-    let api = fleet.api();
+    let fleet = Fleet::start(&example(), &database, &bus).await;
+    let api = Api::of(&fleet);
     let load = Load::start(&api, rand::random());
     let team = OtherTeam::start(database.url(), rand::random());
     let state = |wanted: &'static str| {

@@ -3,16 +3,15 @@
 //! `ONCEWARD_OUTAGE_S` sets how long it is away (6 s without it).
 
 use crate::support::{
-    broker::PrivateBroker,
+    api::Api,
     bus::on_brokers,
     check::{Promised, check},
-    fleet::{Fleet, PrivateDatabase},
+    fleet::example,
     load::{Load, Seen},
     other_team::OtherTeam,
-    variable,
 };
 use onceward::transport::BusKind;
-use onceward_testkit::eventually;
+use onceward_testkit::{Fleet, PrivateBroker, PrivateDatabase, eventually, variable};
 use std::time::{Duration, Instant};
 use tokio_postgres::Client;
 use uuid::Uuid;
@@ -25,10 +24,10 @@ async fn a_broker_killed_under_load_costs_nothing_but_time(kind: BusKind) {
     let outage = Duration::from_secs(variable("ONCEWARD_OUTAGE_S").unwrap_or(OUTAGE_S));
     let mut broker = PrivateBroker::start(kind).await;
     let bus = broker.bus();
-    let database = PrivateDatabase::start(&bus).await;
+    let database = PrivateDatabase::start(&example(), &bus).await;
     let owner = database.owner().await;
-    let fleet = Fleet::start(&database, &bus).await;
-    let api = fleet.api();
+    let fleet = Fleet::start(&example(), &database, &bus).await;
+    let api = Api::of(&fleet);
     let load = Load::start(&api, rand::random());
     let team = OtherTeam::start(database.url(), rand::random());
 

@@ -3,11 +3,10 @@
 //! `ONCEWARD_REPLAY` sets how many messages wait (50,000 without it).
 
 use crate::support::{
-    bus::{Bus, on_buses},
-    fleet::{Fleet, PrivateDatabase},
-    variable,
+    bus::{Bus, broker, on_buses},
+    fleet::example,
 };
-use onceward_testkit::{eventually, eventually_within};
+use onceward_testkit::{Fleet, PrivateDatabase, eventually, eventually_within, variable};
 use std::time::{Duration, Instant};
 use tokio_postgres::Client;
 
@@ -15,19 +14,17 @@ const MESSAGES: i64 = 50_000;
 const AT_ONCE: i64 = 1_000;
 /// So many of each article are ordered, and there are 1000 of each.
 const ORDERS_PER_ARTICLE: i64 = 500;
-const RELAY: usize = 3;
-const WORKERS: [usize; 2] = [1, 2];
 /// This much work may take minutes on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 on_buses!(two_consumers_that_start_at_once_catch_up_and_double_nothing);
 async fn two_consumers_that_start_at_once_catch_up_and_double_nothing(bus: Bus) {
     let messages = variable("ONCEWARD_REPLAY").map_or(MESSAGES, |given| i64::try_from(given).expect("a number"));
-    let database = PrivateDatabase::start(&bus).await;
+    let database = PrivateDatabase::start(&example(), &bus).await;
     let owner = database.owner().await;
-    let mut fleet = Fleet::nobody(&database, &bus);
+    let mut fleet = Fleet::nobody(&example(), &database, &bus);
     if bus.is_external() {
-        fleet.begin(RELAY);
+        fleet.begin(Fleet::RELAYS[0]);
         declared(&bus).await;
     }
     for first in (1..=messages).step_by(AT_ONCE as usize) {
@@ -39,7 +36,7 @@ async fn two_consumers_that_start_at_once_catch_up_and_double_nothing(bus: Bus) 
     assert_eq!(count(&owner, SETTLED).await, 0, "somebody consumed already");
 
     let began = Instant::now();
-    WORKERS.iter().for_each(|worker| fleet.begin(*worker));
+    Fleet::WORKERS.iter().for_each(|worker| fleet.begin(*worker));
     until("everything is settled", || async { count(&owner, UNSETTLED).await == 0 }).await;
     let took = began.elapsed();
 
@@ -86,7 +83,7 @@ async fn place(owner: &Client, first: i64, last: i64) {
 
 /// The relay makes what the broker lacks; before that, nothing would keep messages for a consumer that is away.
 async fn declared(bus: &Bus) {
-    let broker = bus.broker();
+    let broker = broker(bus);
     eventually("the relay has declared the topology", || async { broker.check().await.ok().filter(Vec::is_empty) })
         .await;
     broker.close().await;

@@ -1,13 +1,14 @@
 //! The database goes away under load, as in a crash, and comes back.
 
 use crate::support::{
+    api::Api,
     bus::{Bus, on_buses},
     check::{Promised, check},
-    fleet::{Fleet, PrivateDatabase, token, wait_until_ready},
+    fleet::{example, token},
     load::{Load, Seen},
     other_team::OtherTeam,
 };
-use onceward_testkit::eventually;
+use onceward_testkit::{Fleet, PrivateDatabase, eventually, wait_until_ready};
 use serde_json::json;
 
 const CRASHES: usize = 2;
@@ -16,9 +17,9 @@ const ORDERS_BETWEEN: u64 = 60;
 
 on_buses!(a_database_that_crashes_under_load_is_a_503_and_then_everything_catches_up);
 async fn a_database_that_crashes_under_load_is_a_503_and_then_everything_catches_up(bus: Bus) {
-    let mut database = PrivateDatabase::start(&bus).await;
-    let fleet = Fleet::start(&database, &bus).await;
-    let api = fleet.api();
+    let mut database = PrivateDatabase::start(&example(), &bus).await;
+    let fleet = Fleet::start(&example(), &database, &bus).await;
+    let api = Api::of(&fleet);
     let load = Load::start(&api, rand::random());
     let team = OtherTeam::start(database.url(), rand::random());
 
@@ -38,7 +39,7 @@ async fn a_database_that_crashes_under_load_is_a_503_and_then_everything_catches
         assert!((1..=5).contains(&retry_after_s));
 
         database.restart().await;
-        wait_until_ready(&api).await;
+        wait_until_ready(&fleet.url()).await;
     }
     some_orders(&load.seen).await;
 

@@ -1,5 +1,6 @@
 //! Calling the API, with answers read as a whole.
 
+use onceward_testkit::Fleet;
 use reqwest::{Client, Method, RequestBuilder, header::HeaderMap};
 use serde_json::Value;
 use std::time::Duration;
@@ -38,6 +39,11 @@ impl Api {
         onceward::cli::install_crypto();
         let http = Client::builder().timeout(REQUEST_TIMEOUT).build().expect("a client can be built");
         Self { http, url: url.to_owned() }
+    }
+
+    /// The API of a fleet.
+    pub fn of(fleet: &Fleet) -> Self {
+        Self::new(&fleet.url())
     }
 
     /// A request that the caller completes; sent with [`answer`].

@@ -4,7 +4,7 @@ use super::{
     load::{Accepted, Load, Seen},
     other_team::{OtherTeam, Published},
 };
-use onceward_testkit::eventually;
+use onceward_testkit::{eventually, leftovers};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -68,15 +68,6 @@ async fn is_through(owner: &Client, promised: &Promised) -> bool {
     decided as usize >= promised.orders().len()
         && dead as usize >= promised.poisoned()
         && leftovers(owner).await.is_empty()
-}
-
-/// Whatever still waits, in words.
-async fn leftovers(owner: &Client) -> Vec<String> {
-    let statement = "
-        SELECT queue || ' holds ' || depth FROM onceward.queue_stats(1000) WHERE depth > 0
-        UNION ALL SELECT 'put aside: ' || state FROM onceward.deferred
-        UNION ALL SELECT 'lane ' || w.lane_id || ' has work' FROM onceward.queue q, onceward.lanes_with_work(q.id) w";
-    rows(owner, statement).await.iter().map(|row| row.get(0)).collect()
 }
 
 /// One row for each accepted order and no others, all of them decided.

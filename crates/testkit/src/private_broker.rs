@@ -1,9 +1,8 @@
 //! A broker that only one test uses, so that it may be killed.
 
-use super::bus::Bus;
+use crate::{Bus, blocking, private_kafka, private_rabbitmq, private_redis};
 use onceward::transport::BusKind;
 use onceward_local_brokers::{Broker, Error, Server};
-use onceward_testkit::{private_kafka, private_rabbitmq, private_redis};
 
 trait Killable: Send {
     fn url(&self) -> String;
@@ -25,12 +24,14 @@ impl<B: Broker + Send> Killable for Server<B> {
     }
 }
 
+/// A broker that may be killed; it ends with this value.
 pub struct PrivateBroker {
     kind: BusKind,
     server: Option<Box<dyn Killable>>,
 }
 
 impl PrivateBroker {
+    /// Starts one.
     pub async fn start(kind: BusKind) -> Self {
         let start = move || -> Box<dyn Killable> {
             match kind {
@@ -40,10 +41,10 @@ impl PrivateBroker {
                 BusKind::Postgres => panic!("PostgreSQL is no broker"),
             }
         };
-        let server = tokio::task::spawn_blocking(start).await.expect("a private broker starts");
-        Self { kind, server: Some(server) }
+        Self { kind, server: Some(blocking(start).await) }
     }
 
+    /// It as a bus.
     pub fn bus(&self) -> Bus {
         Bus::at(self.kind, self.server.as_ref().map(|server| server.url()))
     }
@@ -53,16 +54,17 @@ impl PrivateBroker {
         self.with(|server| server.kill()).await;
     }
 
+    /// The same server again, with what it kept.
     pub async fn restart(&mut self) {
         self.with(|server| server.restart()).await;
     }
 
     async fn with(&mut self, work: impl FnOnce(&mut dyn Killable) -> Result<(), Error> + Send + 'static) {
         let mut server = self.server.take().expect("the server comes back from every use");
-        let used = tokio::task::spawn_blocking(move || {
+        let used = blocking(move || {
             work(server.as_mut()).expect("the broker does as it is told");
             server
         });
-        self.server = Some(used.await.expect("blocking work ends well"));
+        self.server = Some(used.await);
     }
 }

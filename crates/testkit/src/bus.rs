@@ -1,0 +1,60 @@
+//! The bus that a test's messages go over.
+
+use crate::{kafka_url, rabbitmq_url, redis_url};
+use onceward::{
+    Config, Topology, broker,
+    transport::{Broker, BusKind},
+};
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// A bus, and the names that one test has on it.
+#[derive(Clone, Debug)]
+pub struct Bus {
+    /// Which kind.
+    pub kind: BusKind,
+    /// `None`: PostgreSQL.
+    pub url: Option<String>,
+    /// What stands before every name.
+    pub namespace: String,
+}
+
+impl Bus {
+    /// The shared server of this kind.
+    pub fn shared(kind: BusKind) -> Self {
+        let url = match kind {
+            BusKind::Postgres => None,
+            BusKind::RabbitMq => Some(rabbitmq_url()),
+            BusKind::Kafka => Some(kafka_url()),
+            BusKind::Redis => Some(redis_url()),
+        };
+        Self::at(kind, url)
+    }
+
+    /// The server at `url`.
+    pub fn at(kind: BusKind, url: Option<String>) -> Self {
+        Self { kind, url, namespace: format!("t{}.", Uuid::now_v7().simple()) }
+    }
+
+    /// The external bus as a program outside the platform would use it.
+    pub fn broker(&self, topology: &Topology) -> Arc<dyn Broker> {
+        let mut config = Config::load_with(None, &[], |_| None).expect("the defaults are valid");
+        config.bus.url = self.url.clone().unwrap_or_default();
+        config.bus.namespace = self.namespace.clone();
+        broker::connect(&config, topology).expect("the settings are valid").expect("an external bus")
+    }
+
+    /// Whether it is another server than the database.
+    pub fn is_external(&self) -> bool {
+        self.kind != BusKind::Postgres
+    }
+
+    /// What a process must be told to use it.
+    pub(crate) fn variables(&self) -> [(&str, &str); 3] {
+        [
+            ("BROKER_URL", self.url.as_deref().unwrap_or_default()),
+            ("ONCEWARD_BUS_NAMESPACE", &self.namespace),
+            ("ONCEWARD_BUS_HEARTBEAT_MS", "3000"),
+        ]
+    }
+}
