@@ -247,7 +247,7 @@ impl Publisher {
             actor: scope.actor.user_id.is_some().then(|| scope.actor.clone()),
             occurred_at: self.clock.now(),
             extensions,
-            payload: message.payload,
+            payload: message.payload.into(),
             trace: scope.trace.clone(),
         };
         Ok(Outgoing {
