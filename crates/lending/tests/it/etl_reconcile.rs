@@ -112,9 +112,9 @@ async fn check(seed: u64) {
     posted_at(&office, began, now).await;
     break_some(&office, 4).await;
     let mut reversible = Vec::new();
-    for _ in 0..24 {
+    for _ in 0..20 {
         business(&desk, &mut dice, &loans, now, &mut reversible).await;
-        now += SignedDuration::from_mins(i64::try_from(3 + dice.below(180)).unwrap());
+        now += SignedDuration::from_mins(i64::try_from(3 + dice.below(120)).unwrap());
         desk.report_tick(now).await;
         if dice.below(2) == 0 {
             let mut again = jobs(&office, "acme").await;
