@@ -1,7 +1,10 @@
 //! The `onceward` program: the only place that names every service.
 
+mod services;
+
 use clap::{Parser, Subcommand};
 use onceward::cli;
+use services::SECTIONS;
 use std::process::ExitCode;
 
 /// Messages are many small pieces of memory that one task makes and another frees.
@@ -28,14 +31,9 @@ enum Command {
 fn main() -> ExitCode {
     let Cli { common, command } = Cli::parse();
     match command {
-        Command::Platform(command) => cli::run(services(), common, command),
+        Command::Platform(command) => {
+            cli::run(cli::Services::configured(SECTIONS, services::services), common, command)
+        }
         Command::Bench(args) => onceward_bench::main(args),
     }
-}
-
-fn services() -> cli::Services {
-    cli::Services::configured(&[onceward_lending::SECTION], |config| {
-        let lending = config.section(&onceward_lending::SECTION)?;
-        Ok(vec![onceward_example_orders::service(), onceward_lending::service(lending)])
-    })
 }

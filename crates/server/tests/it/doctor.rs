@@ -1,6 +1,6 @@
 //! `onceward doctor`: each thing that is broken on purpose is found, with advice that helps.
 
-use crate::letters::Desk;
+use crate::{letters::Desk, support::services};
 use onceward::{Platform, transport::BusKind};
 use onceward_testkit::{TestDb, TestPlatform, eventually, left_out, rabbitmq_url};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use tokio_postgres::Client;
 
 /// A database of the program's services, and its owner.
 async fn patient(bus: BusKind) -> (Desk, TestDb, Client) {
-    let platform = Platform::assemble(vec![onceward_example_orders::service()]).expect("the services fit");
+    let platform = Platform::assemble(services()).expect("the services fit");
     let database = TestDb::for_platform_on(&platform, bus).await;
     let owner = database.owner().await;
     (Desk::at(database.url(), database.owner().await), database, owner)
@@ -237,7 +237,7 @@ async fn a_broker_that_lacks_something_of_the_topology_is_found() {
         return;
     }
     let url = tokio::task::spawn_blocking(rabbitmq_url).await.expect("a broker");
-    let platform = TestPlatform::on_bus(vec![onceward_example_orders::service()], Some(&url)).await;
+    let platform = TestPlatform::on_bus(services(), Some(&url)).await;
     let desk = Desk::at(platform.database().url(), platform.database().owner().await);
     let namespace = platform.config().bus.namespace.clone();
     let bus = [("BROKER_URL", url.as_str()), ("ONCEWARD_BUS_NAMESPACE", namespace.as_str())];

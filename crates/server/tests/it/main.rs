@@ -7,6 +7,8 @@ mod doctor;
 mod health;
 mod letters;
 mod outbox;
+#[path = "../../src/services.rs"]
+mod services;
 mod settings;
 mod support;
 mod telemetry;

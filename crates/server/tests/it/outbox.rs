@@ -1,6 +1,6 @@
 //! `onceward outbox`, and `onceward queues` on an external bus.
 
-use crate::letters::Desk;
+use crate::{letters::Desk, support::services};
 use onceward::{Platform, transport::BusKind};
 use onceward_testkit::{TestDb, TestPlatform, eventually, redis_url};
 use serde_json::json;
@@ -10,7 +10,7 @@ const NOWHERE: (&str, &str) = ("BROKER_URL", "redis://127.0.0.1:1");
 
 /// A database whose messages go over a bus that is not there.
 async fn cut_off() -> Desk {
-    let platform = Platform::assemble(vec![onceward_example_orders::service()]).expect("the services fit");
+    let platform = Platform::assemble(services()).expect("the services fit");
     Desk::on(TestDb::for_platform_on(&platform, BusKind::Redis).await).await
 }
 
@@ -73,7 +73,7 @@ async fn dead_letters_of_the_outbox_are_requeued_with_a_reason() {
 #[tokio::test]
 async fn a_bus_that_answers_says_what_it_holds() {
     let redis = tokio::task::spawn_blocking(redis_url).await.expect("a Redis can be had");
-    let mut platform = TestPlatform::on_bus(vec![onceward_example_orders::service()], Some(&redis)).await;
+    let mut platform = TestPlatform::on_bus(services(), Some(&redis)).await;
     platform.run_relay();
     let desk = Desk::at(platform.database().url(), platform.database().owner().await);
     desk.publish("acme", "cup").await;

@@ -1,6 +1,6 @@
 //! `onceward topology declare|check`.
 
-use crate::letters::Desk;
+use crate::{letters::Desk, support::services};
 use onceward::Platform;
 use onceward_testkit::{TestDb, TestPlatform, left_out, rabbitmq_url};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 const NOWHERE: (&str, &str) = ("BROKER_URL", "amqp://127.0.0.1:1");
 
 async fn desk() -> (Desk, tokio_postgres::Client) {
-    let platform = Platform::assemble(vec![onceward_example_orders::service()]).expect("the services fit");
+    let platform = Platform::assemble(services()).expect("the services fit");
     let database = TestDb::for_platform(&platform).await;
     let owner = database.owner().await;
     (Desk::on(database).await, owner)
@@ -146,7 +146,7 @@ async fn an_external_bus_is_declared_and_checked() {
         return;
     }
     let url = tokio::task::spawn_blocking(rabbitmq_url).await.expect("a broker");
-    let platform = TestPlatform::on_bus(vec![onceward_example_orders::service()], Some(&url)).await;
+    let platform = TestPlatform::on_bus(services(), Some(&url)).await;
     let namespace = platform.config().bus.namespace.clone();
     let desk = Desk::at(platform.database().url(), platform.database().owner().await);
     let bus = [("BROKER_URL", url.as_str()), ("ONCEWARD_BUS_NAMESPACE", namespace.as_str())];
