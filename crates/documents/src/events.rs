@@ -37,23 +37,34 @@ impl Event for DocumentProcess {
     }
 }
 
-/// How far something is.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// How far reading a document is: the contract by which lending notes the progress of every command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatusUpdate {
-    /// What it is about: `document/<id>`.
-    pub subject: String,
-    /// `queued`, `running`, `completed` or `failed`.
-    pub state: String,
-    /// From 0 to 100.
-    pub percent: u8,
-    /// For people.
+    /// The command's type.
+    pub kind: String,
+    /// Which document.
+    pub subject_id: Uuid,
+    /// How far it is.
+    pub state: Progress,
+    /// For people: how many pages are read, or why it failed.
     pub detail: String,
 }
 
+/// How far something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Progress {
+    /// It waits or is under way.
+    Processing,
+    /// It is done.
+    Done,
+    /// It cannot be done.
+    Refused,
+}
+
 impl StatusUpdate {
-    /// About a document.
-    pub fn document(id: Uuid, state: &str, percent: u8, detail: String) -> Self {
-        Self { subject: format!("document/{id}"), state: state.to_owned(), percent, detail }
+    pub(crate) fn new(document_id: Uuid, state: Progress, detail: String) -> Self {
+        Self { kind: DocumentProcess::TYPE.to_owned(), subject_id: document_id, state, detail }
     }
 }
 
@@ -65,6 +76,6 @@ impl Event for StatusUpdate {
     }
 
     fn ordering_key(&self) -> Option<String> {
-        Some(self.subject.clone())
+        Some(self.subject_id.to_string())
     }
 }

@@ -23,7 +23,7 @@ const CONTENT: &str = "SELECT media_type, content FROM documents.document WHERE 
 const LATEST: &str =
     "SELECT number, state, pages, pages_done, text_chars, notes, kind, fields, reason, requested_at, finished_at
     FROM documents.analysis WHERE document_id = $1 ORDER BY number DESC LIMIT 1";
-const LOCK_ANALYSIS: &str = "SELECT state, pages_done, text_chars, pages FROM documents.analysis
+const LOCK_ANALYSIS: &str = "SELECT state, pages_done, text_chars FROM documents.analysis
     WHERE document_id = $1 AND number = $2 FOR UPDATE";
 const SUPERSEDE: &str = "UPDATE documents.analysis SET state = 'superseded', finished_at = now()
     WHERE document_id = $1 AND state IN ('queued', 'running')";
@@ -171,7 +171,6 @@ pub(crate) async fn start_analysis(tx: &Tx, document_id: Uuid, number: i32) -> R
 /// Where a reading stands, for the one that goes on with it.
 pub(crate) struct Place {
     pub under_way: bool,
-    pub pages: i32,
     pub pages_done: i32,
     pub text_chars: i64,
 }
@@ -182,7 +181,6 @@ pub(crate) async fn lock_analysis(tx: &Tx, document_id: Uuid, number: i32) -> Re
         under_way: matches!(row.get(0), "queued" | "running"),
         pages_done: row.get(1),
         text_chars: row.get(2),
-        pages: row.get::<_, Option<i32>>(3).unwrap_or(0),
     }))
 }
 

@@ -2,7 +2,7 @@
 
 use super::Machinery;
 use crate::{
-    events::{DocumentProcess, StatusUpdate},
+    events::{DocumentProcess, Progress, StatusUpdate},
     store,
 };
 use onceward::{Tx, audit, outbox};
@@ -22,7 +22,7 @@ pub(crate) async fn analyze(tx: &mut Tx, document_id: Uuid, again: bool) -> Resu
     };
     store::start_analysis(tx, document_id, analysis).await?;
     outbox::publish(tx, &DocumentProcess { document_id, analysis, from_page: 1 }).await?;
-    let status = StatusUpdate::document(document_id, "queued", 0, format!("analysis {analysis} is queued"));
+    let status = StatusUpdate::new(document_id, Progress::Processing, format!("0 %: analysis {analysis} is queued"));
     outbox::publish(tx, &status).await?;
     let entry = Entry::new("document_analysis_requested").object("document", document_id);
     audit::record(tx, entry.payload(serde_json::json!({ "analysis": analysis })))?;

@@ -2,7 +2,7 @@
 
 use super::Machinery;
 use crate::{
-    events::{DocumentProcess, StatusUpdate},
+    events::{self, DocumentProcess, StatusUpdate},
     extract::{CUT, Step},
     fields,
     store::{self, Place, Progress},
@@ -24,7 +24,7 @@ pub(crate) async fn read_step(
 ) -> Result<(), Machinery> {
     match read {
         Ok(step) => go_on(tx, process, place, step).await,
-        Err(reason) => give_up(tx, process, place, &reason).await,
+        Err(reason) => give_up(tx, process, &reason).await,
     }
 }
 
@@ -47,9 +47,8 @@ async fn go_on(tx: &mut Tx, process: &DocumentProcess, place: &Place, mut step: 
     store::add_pages(tx, document_id, analysis, &progress).await?;
     metrics::counter!("documents_pages_read_total").increment(step.texts.len() as u64);
     if pages_done < pages && read > 0 {
-        let detail = format!("{pages_done} of {pages} pages are read");
-        let percent = store::percent(pages_done, pages);
-        outbox::publish(tx, &StatusUpdate::document(document_id, "running", percent, detail)).await?;
+        let detail = format!("{} %: {pages_done} of {pages} pages are read", store::percent(pages_done, pages));
+        tell(tx, process, events::Progress::Processing, detail).await?;
         let from_page = u32::try_from(pages_done + 1).unwrap_or(u32::MAX);
         outbox::publish(tx, &DocumentProcess { document_id, analysis, from_page }).await?;
         return Ok(());
@@ -69,20 +68,28 @@ async fn finish(tx: &mut Tx, process: &DocumentProcess, pages: i32) -> Result<()
     });
     let entry = Entry::new("document_analyzed").object("document", document_id);
     audit::record(tx, entry.payload(found))?;
-    let detail = format!("{pages} pages are read");
-    outbox::publish(tx, &StatusUpdate::document(document_id, "completed", 100, detail)).await?;
+    tell(tx, process, events::Progress::Done, format!("100 %: {pages} pages are read")).await?;
     metrics::counter!("documents_analyses_total", "result" => "completed").increment(1);
     Ok(())
 }
 
-async fn give_up(tx: &mut Tx, process: &DocumentProcess, place: &Place, reason: &str) -> Result<(), Machinery> {
+async fn give_up(tx: &mut Tx, process: &DocumentProcess, reason: &str) -> Result<(), Machinery> {
     let DocumentProcess { document_id, analysis, .. } = *process;
     let reason: String = reason.chars().filter(|character| !character.is_control()).take(DETAIL_MAX_CHARS).collect();
     store::fail(tx, document_id, analysis, &reason).await?;
     let entry = Entry::new("document_analysis_failed").object("document", document_id);
     audit::record(tx, entry.payload(json!({ "analysis": analysis, "reason": reason })))?;
-    let percent = store::percent(place.pages_done, place.pages);
-    outbox::publish(tx, &StatusUpdate::document(document_id, "failed", percent, reason)).await?;
+    tell(tx, process, events::Progress::Refused, reason).await?;
     metrics::counter!("documents_analyses_total", "result" => "failed").increment(1);
+    Ok(())
+}
+
+async fn tell(
+    tx: &mut Tx,
+    process: &DocumentProcess,
+    state: events::Progress,
+    detail: String,
+) -> Result<(), Machinery> {
+    outbox::publish(tx, &StatusUpdate::new(process.document_id, state, detail)).await?;
     Ok(())
 }

@@ -31,8 +31,19 @@ async fn several_pages_are_read_in_steps_and_each_step_is_told() {
     assert_eq!(analysis["notes"], json!(["page 4: no text; if it shows some, that is a picture"]));
     assert_eq!(clerk.page(id, 1).await, "PROMISSORY NOTE\nLoan Number: LN-0042");
     let told = archive.told(id).await;
-    let told: Vec<(&str, i64)> = told.iter().map(|(state, percent)| (state.as_str(), *percent)).collect();
-    assert_eq!(told, [("queued", 0), ("running", 39), ("running", 79), ("completed", 100)]);
+    let told: Vec<&str> = told.iter().map(|(_, detail)| detail.as_str()).collect();
+    let expected = [
+        "0 %: analysis 1 is queued",
+        "39 %: 2 of 5 pages are read",
+        "79 %: 4 of 5 pages are read",
+        "100 %: 5 pages are read",
+    ];
+    assert_eq!(told, expected);
+    eventually("lending notes that it is done", || async {
+        let sql = "SELECT count(*) FROM lending.command_status WHERE kind = 'document.process.v1' AND state = 'done'";
+        (archive.ask::<i64>(sql, &[]).await == 1).then_some(())
+    })
+    .await;
     for action in ["document_uploaded", "document_analysis_requested", "document_analyzed"] {
         assert_eq!(archive.audited(action, id).await, 1, "{action}");
     }

@@ -20,7 +20,7 @@ async fn a_broken_file_fails_once_with_its_reason_and_the_worker_goes_on() {
         let (id, analysis) = clerk.read(content).await;
         assert_eq!(analysis["state"], "failed", "{analysis}");
         assert!(analysis["reason"].as_str().is_some_and(|reason| reason.len() > 10), "{analysis}");
-        assert_eq!(archive.told(id).await.last().map(|(state, _)| state.clone()).as_deref(), Some("failed"));
+        assert_eq!(archive.told(id).await.last().map(|(state, _)| state.clone()).as_deref(), Some("refused"));
         assert_eq!(archive.audited("document_analysis_failed", id).await, 1);
         broken.push(id);
     }

@@ -30,7 +30,9 @@ impl Archive {
 
     /// Serves requests; messages wait until consumers are started.
     pub async fn without_consumers(settings: Settings) -> Self {
-        let mut platform = TestPlatform::new(vec![service(settings)]).await;
+        // Beside lending, whose worker notes what is told.
+        let lending = onceward_lending::service(onceward_lending::Settings::default());
+        let mut platform = TestPlatform::new(vec![lending, service(settings)]).await;
         let url = platform.serve_http().await;
         let owner = platform.database().owner().await;
         let http = Client::builder().timeout(REQUEST_TIMEOUT).build().expect("a client can be built");
@@ -51,11 +53,11 @@ impl Archive {
         self.ask(sql, &[&event_type, &document_id.to_string()]).await
     }
 
-    /// What was told about a document, in the order in which it was told.
-    pub async fn told(&self, document_id: Uuid) -> Vec<(String, i64)> {
-        let sql = "SELECT payload ->> 'state', (payload ->> 'percent')::bigint FROM onceward.outbox_messages
-                   WHERE event_type = 'status.update.v1' AND payload ->> 'subject' = $1 ORDER BY created_at, id";
-        let rows = self.owner.query(sql, &[&format!("document/{document_id}")]).await.expect("the outbox can be read");
+    /// What was told about a document, in the order in which it was told: state and detail.
+    pub async fn told(&self, document_id: Uuid) -> Vec<(String, String)> {
+        let sql = "SELECT payload ->> 'state', payload ->> 'detail' FROM onceward.outbox_messages
+                   WHERE event_type = 'status.update.v1' AND payload ->> 'subject_id' = $1 ORDER BY created_at, id";
+        let rows = self.owner.query(sql, &[&document_id.to_string()]).await.expect("the outbox can be read");
         rows.iter().map(|row| (row.get(0), row.get(1))).collect()
     }
 }
