@@ -26,6 +26,9 @@ enum Command {
     Platform(cli::Command),
     /// Measure this machine's figures as ratios to a limit taken in the same run
     Bench(onceward_bench::Args),
+    /// Bring a legacy lending database over, while its old program goes on
+    #[command(subcommand)]
+    Adopt(onceward_adoption::cli::Command),
 }
 
 fn main() -> ExitCode {
@@ -35,5 +38,6 @@ fn main() -> ExitCode {
             cli::run(cli::Services::configured(SECTIONS, services::services), common, command)
         }
         Command::Bench(args) => onceward_bench::main(args),
+        Command::Adopt(command) => onceward_adoption::cli::main(&common, SECTIONS, &command),
     }
 }
