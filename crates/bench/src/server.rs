@@ -147,7 +147,7 @@ impl Instance {
     }
 
     pub(crate) fn serve_http(&mut self, listener: TcpListener) -> anyhow::Result<()> {
-        Ok(self.running.serve_http(listener)?)
+        self.running.serve_http(listener)
     }
 
     pub(crate) async fn stop(self) {

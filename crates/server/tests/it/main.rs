@@ -7,6 +7,8 @@ mod doctor;
 mod health;
 mod letters;
 mod outbox;
+mod payments;
+mod plug;
 #[path = "../../src/services.rs"]
 mod services;
 mod settings;
