@@ -28,7 +28,6 @@ pub struct Settings {
     pub etl_cron: String,
     pub etl_window_minutes: u32,
     pub etl_shards: u32,
-    pub document_max_bytes: usize,
 }
 
 impl Default for Settings {

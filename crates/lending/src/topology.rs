@@ -26,7 +26,6 @@ const SERVICING: &[(&str, &str, &str)] = &[
     ("payment.process.v1", COMMANDS, "tenant.*.payment.process"),
     ("payment.allocate.v1", COMMANDS, "tenant.*.payment.allocate"),
     ("escrow.disburse.v1", COMMANDS, "tenant.*.escrow.disburse"),
-    ("document.process.v1", COMMANDS, "tenant.*.document.process"),
     ("etl.schedule.v1", SCHEDULES, "tenant.*.etl.schedule"),
     ("etl.job.v1", COMMANDS, "tenant.*.etl.job"),
     ("loan.accrue.v1", SCHEDULES, "tenant.*.loan.accrue"),
