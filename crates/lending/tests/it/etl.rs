@@ -115,8 +115,9 @@ async fn late_payments_and_returns_open_their_windows_again() {
     let on_time = posted(&desk, &mock_on(loan_id, "on time", 5_000, days_ago(3))).await;
     posted(&desk, &mock_on(quiet_loan, "quiet", 700, days_ago(3))).await;
     let last_window = |days| midnight_after(days_ago(days)) - WINDOW;
-    desk.report(Timestamp::now()).await;
-    reconcile(&office, "acme", window_of(Timestamp::now())).await;
+    let now = Timestamp::now();
+    desk.report(now).await;
+    reconcile(&office, "acme", window_of(now)).await;
     let third = desk.window(last_window(3)).await;
     assert_eq!(
         (&third["generation"], &third["payments"], &third["loans"]),
@@ -126,8 +127,9 @@ async fn late_payments_and_returns_open_their_windows_again() {
 
     // It takes effect before the first, which is taken back and posted again on its own day.
     posted(&desk, &mock_on(loan_id, "late", 4_000, days_ago(5))).await;
-    desk.report(Timestamp::now()).await;
-    reconcile(&office, "acme", window_of(Timestamp::now())).await;
+    let now = Timestamp::now();
+    desk.report(now).await;
+    reconcile(&office, "acme", window_of(now)).await;
     let fifth = desk.window(last_window(5)).await;
     assert_eq!(
         (&fifth["generation"], &fifth["payments"]),
@@ -145,8 +147,9 @@ async fn late_payments_and_returns_open_their_windows_again() {
     let payment_id = on_time["payment_id"].as_str().unwrap();
     desk.post(&format!("/api/payments/{payment_id}/return"), &json!({"reason": "R01"})).await.with_status(202);
     becomes(&desk, payment_id.parse().unwrap(), "returned").await;
-    desk.report(Timestamp::now()).await;
-    reconcile(&office, "acme", window_of(Timestamp::now())).await;
+    let now = Timestamp::now();
+    desk.report(now).await;
+    reconcile(&office, "acme", window_of(now)).await;
     assert_eq!(desk.window(last_window(3)).await["generation"], 3);
     let received =
         "SELECT sum(amount_minor)::bigint FROM reporting.payment_fact WHERE effective_date = $1 AND loan_id = $2";
