@@ -34,8 +34,10 @@ const TICKS_BETWEEN: std::ops::Range<usize> = 40..200;
 /// A server is away for so many ticks at least, and as long as it takes to start.
 const TICKS_AWAY: std::ops::Range<usize> = 20..200;
 const LOANS: usize = 6;
-/// So many payments may wait for each second that the test takes.
+/// So many payments may wait for each second that the test takes, within bounds.
 const BACKLOG_A_SECOND: u64 = 16;
+const BACKLOG_MIN: u64 = 100;
+const BACKLOG_MAX: u64 = 1_500;
 const PAYMENTS_BEFORE: u64 = 50;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -71,7 +73,7 @@ async fn drill(broker: Option<PrivateBroker>, seconds: u64) {
     let till = Till::at(fleet.url());
     let today = Timestamp::now().to_zoned(TimeZone::UTC).date();
     let loans = open_loans(&till, today, LOANS).await;
-    let backlog = Backlog::watch(&url, BACKLOG_A_SECOND * length.as_secs());
+    let backlog = Backlog::watch(&url, (BACKLOG_A_SECOND * length.as_secs()).clamp(BACKLOG_MIN, BACKLOG_MAX));
     let load = Load::start(&till, &loans, today, &backlog, seed);
     let seen = load.seen.clone();
     some_payments(&seen).await;
