@@ -28,8 +28,8 @@ cargo xtask up [--release] [ARGS...]
       --          everything after it goes to `onceward up`, such as `-- --help`
 
 cargo xtask test [--no-services] [ARGS...]
-    Starts the private servers, builds the binaries that tests run, and runs `cargo test --workspace ARGS...`. Servers
-    that it started are stopped again. The exit code is that of the tests.
+    Starts the private servers and runs `cargo test --workspace ARGS...`. Servers that it started are stopped again. The
+    exit code is that of the tests.
       --no-services   start nothing: only tests that need no server will pass
     ONCEWARD_TEST_DATABASE_URL=postgres://..., ONCEWARD_TEST_RABBITMQ_URL, ONCEWARD_TEST_REDIS_URL and
     ONCEWARD_TEST_KAFKA_URL use that server instead of a private one. ONCEWARD_WITHOUT=rabbitmq,redis,kafka does without

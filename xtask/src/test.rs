@@ -1,6 +1,6 @@
 //! `cargo xtask test`: every test, against real servers that it brings along.
 
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::Instant;
 
 use crate::failure::Failure;
@@ -15,9 +15,7 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Fa
 
     install::ensure(&[&BUILD_TOOLS])?;
     let mut test = workspace.cargo();
-    test.args(["test", "--workspace", "--no-fail-fast"])
-        .args(cargo_args)
-        .env("ONCEWARD_TEST_BIN_DIR", &workspace.bin_dir);
+    test.args(["test", "--workspace", "--no-fail-fast"]).args(cargo_args);
     let lease = if without_services {
         println!("no servers, as asked: tests that need one will fail");
         None
@@ -27,27 +25,14 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Fa
         Some(lease)
     };
 
-    let outcome = build_and_test(workspace, &mut test);
+    let tested = status(&mut test);
     let notes = lease.as_ref().map_or_else(Vec::new, Lease::notes);
     let released = lease.map_or(Ok(()), Lease::release);
-    let code = outcome?;
+    // Ended by a signal: no code to pass on, but a failure all the same.
+    let code = tested?.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
     released?;
     let verdict = if code == 0 { "every test passed" } else { "the tests FAILED" };
     println!("{verdict}, after {} s in all", began.elapsed().as_secs());
     notes.iter().for_each(|note| println!("{note}"));
     Ok(ExitCode::from(code))
-}
-
-fn build_and_test(workspace: &Workspace, test: &mut Command) -> Result<u8, Failure> {
-    println!("building the binaries that tests run");
-    let mut build = workspace.cargo();
-    build.args(["build", "-p", "onceward-server", "-p", "onceward-example-orders", "--bins"]);
-    let built = status(&mut build)?;
-    if !built.success() {
-        return Ok(1);
-    }
-    println!("running the tests");
-    let tested = status(test)?;
-    // Ended by a signal: no code to pass on, but a failure all the same.
-    Ok(tested.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }
