@@ -8,7 +8,7 @@ use crate::{
     LendingError,
     model::{self, Accrual},
 };
-use jiff::{Span, civil::Date};
+use jiff::civil::Date;
 use onceward::Tx;
 use onceward_audit::{self as audit, Entry};
 use onceward_ledger::{self as ledger, MAX_EVENTS, NewEvent};
@@ -35,7 +35,7 @@ pub(super) async fn accrue_all(tx: &mut Tx, loans: &mut [Loan], up_to: Date) -> 
         let principal = &principals[&loan.loan_id];
         for accrual in model::accruals(&loan.policy, &loan.calendar, principal, *accrued_to, up_to)? {
             let correlation_id = format!("accrual:{}:{}:{}", loan.loan_id, accrual.from, accrual.to);
-            let event = postings::accrual(loan, &accrual, correlation_id)?;
+            let event = postings::accrual(loan, &accrual, correlation_id);
             entries.push(entry("interest_accrued", loan, &event, &accrual));
             events.push(event);
             booked.push(accrual);
@@ -51,35 +51,6 @@ pub(super) async fn accrue_all(tx: &mut Tx, loans: &mut [Loan], up_to: Date) -> 
         loan.accrued_to = Some(up_to);
     }
     Ok(booked)
-}
-
-/// Posts what makes the interest booked so far agree with the principal as it is in the books now: a payment was
-/// backdated or taken back. `cause` names what made it necessary, once; interest of earlier schedules stays as it is.
-pub async fn correct_accruals(tx: &mut Tx, loan: &Loan, cause: &str) -> Result<Minor, LendingError> {
-    let Some((_, accrued_to)) = loan.funded() else {
-        return Ok(Minor::ZERO);
-    };
-    let start = loan.calendar.funded_on();
-    let principals = position::principals(tx, &[(loan, start)]).await?;
-    let posted: Vec<Accrual> = store::accrued_by_day(tx, loan.loan_id, start)
-        .await?
-        .into_iter()
-        .map(|(to, amount)| {
-            let last_day = to.saturating_sub(Span::new().days(1));
-            Accrual { period: loan.calendar.period_number_at(last_day), from: last_day, to, amount }
-        })
-        .collect();
-    let corrections =
-        model::corrections(&loan.policy, &loan.calendar, &principals[&loan.loan_id], &posted, accrued_to)?;
-    let mut events = Vec::with_capacity(corrections.len());
-    for correction in &corrections {
-        let correlation_id = format!("accrual_correction:{cause}:{}", correction.period);
-        let event = postings::accrual(loan, correction, correlation_id)?;
-        audit::record(tx, entry("interest_corrected", loan, &event, correction))?;
-        events.push(event);
-    }
-    post(tx, &events).await?;
-    Ok(Minor::sum(corrections.iter().map(|correction| correction.amount))?)
 }
 
 /// From when on interest is missing, if any is.

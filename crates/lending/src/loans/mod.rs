@@ -19,7 +19,7 @@ mod routes;
 mod settlement;
 pub mod store;
 
-pub use accrual::{accrue, correct_accruals};
+pub use accrual::accrue;
 pub use late_fees::review_late_fees;
 pub use loan::Loan;
 pub use position::{books, books_and_balances, dues, outstanding, payoff};

@@ -56,11 +56,14 @@ pub(crate) fn funding(loan: &Loan, day: Date) -> NewEvent {
     event(loan, FUNDING, day, format!("funding:{}", loan.loan_id), lines)
 }
 
-/// Interest of a range of days counts from the day after them; a correction may be negative.
-pub(crate) fn accrual(loan: &Loan, accrual: &Accrual, correlation_id: String) -> Result<NewEvent, MoneyError> {
+/// Interest of a range of days counts from the day after them.
+pub(crate) fn accrual(loan: &Loan, accrual: &Accrual, correlation_id: String) -> NewEvent {
     let memo = format!("interest from {} to {}", accrual.from, accrual.to);
-    let lines = moved(Account::InterestReceivable, Account::InterestIncome, accrual.amount, &memo)?;
-    Ok(event(loan, ACCRUAL, accrual.to, correlation_id, lines))
+    let lines = vec![
+        debit(Account::InterestReceivable, accrual.amount, &memo),
+        credit(Account::InterestIncome, accrual.amount, memo),
+    ];
+    event(loan, ACCRUAL, accrual.to, correlation_id, lines)
 }
 
 pub(crate) fn late_fee(loan: &Loan, number: u32, day: Date, amount: Minor, correlation_id: String) -> NewEvent {
@@ -83,11 +86,4 @@ pub(crate) fn charge_off(loan: &Loan, balances: &Balances, day: Date) -> Result<
     let lines = [vec![debit(Account::ChargeOffExpense, total, "given up")], owed].concat();
     let correlation_id = format!("charge_off:{}:{}", loan.loan_id, loan.version);
     Ok(Some(event(loan, CHARGE_OFF, day, correlation_id, lines)))
-}
-
-/// `amount` from one account to another; backwards if it is negative.
-fn moved(to: Account, from: Account, amount: Minor, memo: &str) -> Result<Vec<Line>, MoneyError> {
-    let (to, from) = if amount.is_negative() { (from, to) } else { (to, from) };
-    let amount = amount.checked_abs()?;
-    Ok(vec![debit(to, amount, memo), credit(from, amount, memo)])
 }

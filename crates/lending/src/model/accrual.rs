@@ -25,7 +25,7 @@ pub struct Accrual {
     pub from: Date,
     /// The day after its last.
     pub to: Date,
-    /// How much; negative only in a correction.
+    /// How much.
     #[serde(rename = "amount_minor")]
     pub amount: Minor,
 }
@@ -55,33 +55,6 @@ pub fn accruals(
         }
     }
     Ok(accruals)
-}
-
-/// What must be posted so that `posted`, all accruals up to `accrued_to`, agrees with `principal` again.
-///
-/// A backdated or returned payment changes what was owed in days that are accrued already. Per period
-/// there is at most one correction, negative if too much was accrued.
-pub fn corrections(
-    policy: &ProductPolicy,
-    calendar: &Calendar,
-    principal: &PrincipalHistory,
-    posted: &[Accrual],
-    accrued_to: Date,
-) -> Result<Vec<Accrual>, RuleError> {
-    if accrued_to <= calendar.funded_on() {
-        return Ok(Vec::new());
-    }
-    let mut corrections = Vec::new();
-    for number in 1..=calendar.period_number_at(accrued_to) {
-        let period = calendar.period(number);
-        let to = accrued_to.min(period.end);
-        let was = Minor::sum(posted.iter().filter(|accrual| accrual.period == number).map(|accrual| accrual.amount))?;
-        let amount = accrued_in(policy, &period, principal, to)?.checked_sub(was)?;
-        if !amount.is_zero() {
-            corrections.push(Accrual { period: number, from: period.start, to, amount });
-        }
-    }
-    Ok(corrections)
 }
 
 /// What has accrued in `period` when `day` begins; a day outside of it counts as its nearer end.
@@ -164,23 +137,6 @@ mod tests {
         let history = owed(&[(date(2024, 1, 1), 120_000)]);
         let found = accruals(&policy("10", 1), &calendar, &history, date(2024, 1, 1), date(2024, 4, 1)).unwrap();
         assert_eq!(amounts(&found), [(1, 1000), (2, 1000), (3, 1000)]);
-    }
-
-    #[test]
-    fn a_backdated_payment_is_corrected_per_period() {
-        let policy = policy("12", 12);
-        let calendar = Calendar::monthly(date(2024, 1, 1)).unwrap();
-        let (start, end) = (date(2024, 1, 1), date(2024, 3, 16));
-        let before = owed(&[(start, 100_000)]);
-        let posted = accruals(&policy, &calendar, &before, start, end).unwrap();
-        assert_eq!(amounts(&posted), [(1, 1000), (2, 1000), (3, 500)]);
-        assert_eq!(corrections(&policy, &calendar, &before, &posted, end), Ok(vec![]));
-
-        let after = owed(&[(start, 100_000), (date(2024, 2, 16), 50_000)]);
-        let corrected = corrections(&policy, &calendar, &after, &posted, end).unwrap();
-        assert_eq!(amounts(&corrected), [(2, -250), (3, -250)]);
-        let all: Vec<_> = posted.into_iter().chain(corrected).collect();
-        assert_eq!(corrections(&policy, &calendar, &after, &all, end), Ok(vec![]), "once is enough");
     }
 
     #[test]

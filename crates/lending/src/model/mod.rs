@@ -32,7 +32,7 @@ pub mod schedule;
 pub mod status;
 pub mod waterfall;
 
-pub use accrual::{Accrual, accruals, accrued_in, corrections, per_diem};
+pub use accrual::{Accrual, accruals, accrued_in, per_diem};
 pub use calendar::{Calendar, Period};
 pub use day_count::DayCount;
 pub use dues::{Books, Dues, Receipt, Unpaid};

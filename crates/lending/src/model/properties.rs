@@ -131,21 +131,6 @@ proptest! {
         let split = total(&first).checked_add(total(&second)).unwrap();
         prop_assert_eq!(split, total(&whole));
         prop_assert!(whole.iter().all(|accrual| accrual.amount.is_positive()));
-        let posted: Vec<_> = run(calendar.funded_on(), from).into_iter().chain(first).chain(second).collect();
-        prop_assert_eq!(corrections(&policy, &calendar, &owed, &posted, to), Ok(vec![]));
-    }
-
-    #[test]
-    fn corrections_make_the_past_agree_with_any_new_past(
-        policy in policies(), (calendar, believed, [_, _, to]) in lives(), changes in prop::collection::vec((0_i64..800, 0_i64..10_000_000), 0..5),
-    ) {
-        let day = |days: i64| calendar.funded_on().saturating_add(jiff::Span::new().days(days));
-        let known = PrincipalHistory::new(changes.into_iter().map(|(days, owed)| (day(days), Minor::new(owed)))).unwrap();
-        let run = |owed| accruals(&policy, &calendar, owed, calendar.funded_on(), to).unwrap();
-        let posted = run(&believed);
-        let corrected = corrections(&policy, &calendar, &known, &posted, to).unwrap();
-        let sum = total(&posted).checked_add(total(&corrected)).unwrap();
-        prop_assert_eq!(sum, total(&run(&known)));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What the ledger says of a loan beyond its balances: what came in, what was accrued, how the principal went.
+//! What the ledger says of a loan beyond its balances: what came in, and how the principal went.
 
 use crate::loans::postings;
 use jiff::civil::Date;
@@ -24,11 +24,6 @@ const RECEIVED: &str = "SELECT coalesce(o.effective_date, e.effective_date) AS d
      WHERE e.loan_id = $1 AND e.finalized_at IS NOT NULL AND coalesce(o.schema, e.schema) = $2 \
        AND n.account IN ('loan_principal', 'interest_receivable', 'fees_receivable', 'suspense', 'escrow_liability') \
      GROUP BY 1 ORDER BY 1";
-const ACCRUED_BY_DAY: &str = "SELECT e.effective_date, sum(n.debit_minor - n.credit_minor)::bigint \
-     FROM ledger.ledger_event e \
-     JOIN ledger.ledger_entry n ON n.tenant_id = e.tenant_id AND n.event_id = e.event_id \
-     WHERE e.loan_id = $1 AND e.effective_date > $2 AND e.schema = $3 AND e.finalized_at IS NOT NULL \
-       AND n.account = 'interest_receivable' GROUP BY e.effective_date ORDER BY e.effective_date";
 
 /// The principal of each loan after all that was posted.
 pub(crate) async fn principal_balances(tx: &Tx, loans: &[Uuid]) -> Result<Vec<(Uuid, Minor)>, DbError> {
@@ -59,10 +54,4 @@ pub(crate) async fn received(tx: &Tx, loan_id: Uuid) -> Result<Vec<Received>, Db
     let rows = tx.query(RECEIVED, &[&loan_id, &postings::PAYMENT]).await?;
     let read = |row: &onceward::Row| Received { day: row.get(0), for_instalments: row.get(1), for_escrow: row.get(2) };
     Ok(rows.iter().map(read).collect())
-}
-
-/// The interest that was booked, by its effective day, after `after`.
-pub(crate) async fn accrued_by_day(tx: &Tx, loan_id: Uuid, after: Date) -> Result<Vec<(Date, Minor)>, DbError> {
-    let rows = tx.query(ACCRUED_BY_DAY, &[&loan_id, &after, &postings::ACCRUAL]).await?;
-    Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
 }

@@ -7,7 +7,7 @@ mod product;
 mod progress;
 mod schedule;
 
-pub(crate) use books::{accrued_by_day, principal_balances, principal_changes, received};
+pub(crate) use books::{principal_balances, principal_changes, received};
 pub(crate) use borrower::{Borrower, NewBorrower, find_borrower, has_borrower, insert_borrower};
 pub(crate) use loan::{
     Filter, any_unserviced, insert_loan, list_loans, save_loan, set_accrued_to, set_serviced_to, take_unserviced,
