@@ -17,7 +17,10 @@ use onceward_envelope::TenantId;
 use onceward_transport::{Intake, LeaseId, Leased, Settlement, Subscription, TransportError, Turn};
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, Weak},
+    sync::{
+        Arc, Mutex, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 use tokio::sync::Notify;
@@ -33,9 +36,18 @@ pub(crate) struct Shared {
     pub scout: Scout,
     book: Mutex<LaneBook>,
     woken: Notify,
+    /// Whether every lane was looked at once. Before that, a lane that somebody woke may be the least urgent of all.
+    surveyed: AtomicBool,
 }
 
 impl Shared {
+    /// The book knows all lanes with work now.
+    pub(crate) fn surveyed(&self) {
+        if !self.surveyed.swap(true, Ordering::AcqRel) {
+            self.woken.notify_one();
+        }
+    }
+
     pub(crate) fn heat(&self, lane: &Lane) {
         if self.book.lock().expect("no panic while held").wake(lane) {
             self.woken.notify_one();
@@ -50,6 +62,9 @@ impl Shared {
     }
 
     fn pick(&self, concurrency: usize, most: usize) -> Vec<Lane> {
+        if !self.surveyed.load(Ordering::Acquire) {
+            return Vec::new();
+        }
         let mut book = self.book.lock().expect("no panic while held");
         let fair_share = (book.hot() / concurrency.max(1)).clamp(1, most);
         let mut picked = book.pick(fair_share);
@@ -109,6 +124,7 @@ impl LaneQueue {
             scout: Scout::new(),
             book: Mutex::default(),
             woken: Notify::new(),
+            surveyed: AtomicBool::new(false),
         });
         let sleeper: Weak<Shared> = Arc::downgrade(&shared);
         wakes.register(queue.id, sleeper.clone());

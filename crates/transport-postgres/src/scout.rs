@@ -77,6 +77,7 @@ async fn look(db: &Db, shared: &Arc<Shared>) -> Result<Option<Duration>, DbError
             shared.heat(&Lane { id: row.get(0), tenant, priority: row.get(2) });
         }
     }
+    shared.surveyed();
     let due = connection.query(store::NEXT_DUE_MS, &[&shared.queue_id]).await?;
     let due_ms: Option<i64> = due[0].get(0);
     // What is due already was just found; it is being worked in.
