@@ -1,0 +1,21 @@
+//! The topics of the specification, as exchanges. On Kafka each is a topic of its name, and the ordering key its record key.
+
+use onceward::{Exchange, Topology};
+
+/// `tenant.<id>.session.started`, `.completed`, `.terminated`.
+pub const SESSIONS: &str = "runtime.sessions";
+/// `tenant.<id>.answer.upserted`.
+pub const ANSWERS: &str = "runtime.answers";
+/// `tenant.<id>.quota.reserved`, `.released`, `.finalized`, `.bucket_closed`.
+pub const QUOTA: &str = "runtime.quota";
+/// `tenant.<id>.collector.opened`, `.paused`, `.closed`, `tenant.<id>.invite.consumed`.
+pub const COLLECTORS: &str = "collectors.events";
+
+/// Everything surveys send and read.
+pub fn topology() -> Topology {
+    Topology::new()
+        .exchange(Exchange::topic(SESSIONS))
+        .exchange(Exchange::topic(ANSWERS))
+        .exchange(Exchange::topic(QUOTA))
+        .exchange(Exchange::topic(COLLECTORS))
+}
