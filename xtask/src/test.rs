@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use crate::failure::Failure;
-use crate::install::{self, BUILD_TOOLS};
+use crate::install::{self, BROWSER, BUILD_TOOLS, PROMTOOL};
 use crate::services::Lease;
 use crate::workspace::{Workspace, status};
 
@@ -13,7 +13,7 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Fa
     let without_services = args.first().is_some_and(|arg| arg == "--no-services");
     let cargo_args = if without_services { &args[1..] } else { args };
 
-    install::ensure(&[&BUILD_TOOLS])?;
+    install::ensure(&[&BUILD_TOOLS, &PROMTOOL, &BROWSER])?;
     let mut test = workspace.cargo();
     test.args(["test", "--workspace", "--no-fail-fast"]).args(cargo_args);
     let lease = if without_services {

@@ -15,14 +15,14 @@ use admin::Admin;
 use no_main_cluster::NoMainCluster;
 use no_services::NoServices;
 
-pub(crate) use needs::{BUILD_TOOLS, JAVA, MAVEN, Need, POSTGRES, RABBITMQ, REDIS};
+pub(crate) use needs::{BROWSER, BUILD_TOOLS, JAVA, MAVEN, Need, POSTGRES, PROMTOOL, RABBITMQ, REDIS};
 
 /// `cargo xtask install`
 pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
     if let Some(arg) = args.first() {
         return Err(Failure::Usage(format!("`install` takes no arguments, and was given `{arg}`")));
     }
-    ensure(&[&BUILD_TOOLS])?;
+    ensure(&[&BUILD_TOOLS, &PROMTOOL, &BROWSER])?;
     let notes = services::install(workspace)?;
     println!("what building and testing need is there");
     notes.iter().for_each(|note| println!("{note}"));

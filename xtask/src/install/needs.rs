@@ -64,7 +64,26 @@ pub(crate) const JAVA: Need = Need {
 };
 
 /// To get Kafka.
-pub(crate) const MAVEN: Need = Need { packages: &["maven"], units: &[], named_by: None, certain: true, check: maven };
+pub(crate) const MAVEN: Need = Need {
+    packages: &["maven"],
+    units: &[],
+    named_by: None,
+    certain: true,
+    check: || there("mvn", "Install Maven"),
+};
+
+/// To check alert rules with the program that will read them.
+pub(crate) const PROMTOOL: Need = Need {
+    packages: &["prometheus"],
+    units: &["prometheus.service"],
+    named_by: None,
+    certain: true,
+    check: || there("promtool", "Install Prometheus, which brings it"),
+};
+
+/// To look at pages as their readers do.
+pub(crate) const BROWSER: Need =
+    Need { packages: &["chromium", "chromium-driver"], units: &[], named_by: None, certain: true, check: browser };
 
 fn build_tools() -> Result<(), String> {
     let advice = "Fedora: dnf install gcc-c++ make pkgconf openssl-devel; macOS: brew install pkg-config openssl@3";
@@ -82,8 +101,13 @@ fn build_tools() -> Result<(), String> {
     Err(format!("OpenSSL's headers are missing. {advice}"))
 }
 
-fn maven() -> Result<(), String> {
-    if in_path("mvn") { Ok(()) } else { Err("`mvn` is missing. Install Maven".to_owned()) }
+fn browser() -> Result<(), String> {
+    there("chromium", "Install Chromium")?;
+    there("chromedriver", "Install the ChromeDriver of the same version as Chromium")
+}
+
+fn there(program: &str, advice: &str) -> Result<(), String> {
+    if in_path(program) { Ok(()) } else { Err(format!("`{program}` is missing. {advice}")) }
 }
 
 fn in_path(program: &str) -> bool {
