@@ -19,6 +19,7 @@ pub mod runtime;
 mod service;
 mod store;
 pub mod story;
+mod task;
 pub mod telemetry;
 pub mod topology_state;
 
@@ -41,6 +42,7 @@ pub use onceward_web::{
 };
 pub use platform::{AssemblyError, Platform};
 pub use service::Service;
+pub use task::{TaskContext, TaskError};
 
 /// What a service's code usually names.
 pub mod prelude {

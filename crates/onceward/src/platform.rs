@@ -1,6 +1,6 @@
 //! Services put together, checked before anything runs.
 
-use crate::Service;
+use crate::{Service, task::Task};
 use onceward_db::{DbConfig, DbError, Migrations, RequiredTable, migrate};
 use onceward_envelope::{EventType, SchemaRegistry};
 use onceward_messaging::{Consumer, schedule::Timetable};
@@ -56,6 +56,11 @@ impl Platform {
     /// All consumers.
     pub fn consumers(&self) -> impl Iterator<Item = &Consumer> {
         self.services.iter().flat_map(|service| &service.consumers)
+    }
+
+    /// What goes on beside the consumers.
+    pub(crate) fn tasks(&self) -> impl Iterator<Item = &Task> {
+        self.services.iter().flat_map(|service| &service.tasks)
     }
 
     /// All schedules.

@@ -1,6 +1,6 @@
 //! Running the platform in one or more roles, until it is told to stop.
 
-use crate::{Config, Platform, broker, outbox_status};
+use crate::{Config, Platform, TaskContext, broker, outbox_status};
 use onceward_db::{Db, DbConfig};
 use onceward_envelope::SystemClock;
 use onceward_messaging::{
@@ -89,7 +89,7 @@ impl Running {
         Ok(())
     }
 
-    /// Starts every consumer.
+    /// Starts every consumer, and what goes on beside them.
     pub fn run_consumers(&mut self) {
         self.bus.listen();
         let mut context = WorkerContext::new(
@@ -110,6 +110,10 @@ impl Running {
                 };
                 self.tasks.spawn(landing.run(self.bus.clone(), broker.clone(), self.stop.clone()));
             }
+        }
+        for task in self.platform.tasks() {
+            let context = TaskContext { db: self.db.clone(), stop: self.stop.clone(), grace: self.config.grace() };
+            self.tasks.spawn(task.clone().supervised(context));
         }
     }
 

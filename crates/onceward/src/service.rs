@@ -1,10 +1,11 @@
 //! A service, as a value that declares all it owns.
 
+use crate::task::{Task, TaskContext, TaskError};
 use onceward_db::{Migrations, RequiredTable};
 use onceward_messaging::Consumer;
 use onceward_topology::{Schedule, Topology};
 use onceward_web::Routes;
-use std::sync::Arc;
+use std::{future::Future, sync::Arc};
 
 /// What a service is made of.
 #[derive(Clone)]
@@ -17,6 +18,7 @@ pub struct Service {
     pub(crate) routes: Option<Arc<dyn Fn() -> Routes + Send + Sync>>,
     pub(crate) consumers: Vec<Consumer>,
     pub(crate) schedules: Vec<Schedule>,
+    pub(crate) tasks: Vec<Task>,
 }
 
 impl Service {
@@ -31,6 +33,7 @@ impl Service {
             routes: None,
             consumers: Vec::new(),
             schedules: Vec::new(),
+            tasks: Vec::new(),
         }
     }
 
@@ -74,6 +77,16 @@ impl Service {
     /// One of its schedules.
     pub fn schedule(mut self, schedule: Schedule) -> Self {
         self.schedules.push(schedule);
+        self
+    }
+
+    /// Work that goes on by itself in every worker process. It ends when told to stop; if it fails, it is begun again.
+    pub fn task<F, Fut>(mut self, name: &'static str, run: F) -> Self
+    where
+        F: Fn(TaskContext) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Result<(), TaskError>> + Send + 'static,
+    {
+        self.tasks.push(Task::new(name, run));
         self
     }
 
