@@ -21,7 +21,7 @@ pub mod relay;
 pub mod schedule;
 mod store;
 
-pub use consumer::{Consumer, Handler, LeasedHandler, Mode};
+pub use consumer::{AnyHandler, BatchHandler, Consumer, Handler, InBatch, LeasedHandler, Mode};
 pub use event::{Event, Received};
 pub use failure::Failure;
 pub use outbox::{NewMessage, PublishError, Publisher};

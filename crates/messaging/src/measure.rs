@@ -106,8 +106,10 @@ pub(crate) fn died(queue: &str, reason: &'static str) {
     counter!(DEAD_LETTERS, "queue" => queue.to_owned(), "reason" => reason).increment(1);
 }
 
-pub(crate) fn ran(queue: &str, elapsed: Duration) {
-    histogram!(CONSUMER_RUNTIME_MS, "queue" => queue.to_owned()).record(elapsed.as_secs_f64() * 1000.0);
+/// `messages` were handled together; each took its share.
+pub(crate) fn ran(queue: &str, elapsed: Duration, messages: usize) {
+    let share_ms = elapsed.as_secs_f64() * 1000.0 / messages.max(1) as f64;
+    histogram!(CONSUMER_RUNTIME_MS, "queue" => queue.to_owned()).record_many(share_ms, messages);
 }
 
 pub(crate) fn waited(queue: &str, waited_ms: f64) {

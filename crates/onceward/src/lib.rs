@@ -17,6 +17,7 @@ pub mod outbox_status;
 mod platform;
 pub mod runtime;
 mod service;
+pub mod slo;
 mod store;
 pub mod story;
 mod task;
@@ -30,8 +31,8 @@ pub use onceward_envelope::{
     self as envelope, Actor, CorrelationId, Envelope, EventType, IdempotencyKey, SchemaRegistry, TenantId,
 };
 pub use onceward_messaging::{
-    self as messaging, Consumer, Event, Failure, Handler, LeasedHandler, NewMessage, PublishError, Received, inbox,
-    outbox,
+    self as messaging, BatchHandler, Consumer, Event, Failure, Handler, InBatch, LeasedHandler, NewMessage,
+    PublishError, Received, inbox, outbox,
 };
 pub use onceward_topology::{self as topology, Exchange, Queue, RetryBudget, RetryPolicy, Schedule, Topology};
 pub use onceward_transport as transport;
@@ -47,9 +48,9 @@ pub use task::{TaskContext, TaskError};
 /// What a service's code usually names.
 pub mod prelude {
     pub use crate::{
-        Access, Command, Consumer, DbError, Event, Exchange, Failure, Handler, LeasedHandler, Migration, Migrations,
-        NewMessage, Problem, ProblemCode, Queue, Reader, Received, RequiredTable, Response, RetryPolicy, Routes,
-        Schedule, Service, StatusCode, TenantId, Topology, Tx, audit, outbox,
+        Access, BatchHandler, Command, Consumer, DbError, Event, Exchange, Failure, Handler, InBatch, LeasedHandler,
+        Migration, Migrations, NewMessage, Problem, ProblemCode, Queue, Reader, Received, RequiredTable, Response,
+        RetryPolicy, Routes, Schedule, Service, StatusCode, TenantId, Topology, Tx, audit, outbox,
     };
     pub use onceward_web::{axum::extract::Path, problem::codes};
     pub use serde_json::json;

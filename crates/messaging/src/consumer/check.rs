@@ -47,8 +47,9 @@ pub(crate) fn check<'t, H>(
             &format!("delivered {} times without being settled", delivery.attempt - 1),
         ));
     }
-    let handler = match table.find(&envelope.event_type) {
-        Found::Handler(handler) => handler,
+    let (handler, needs_contract) = match table.find(&envelope.event_type) {
+        Found::Handler(handler) => (handler, true),
+        Found::Any(handler) => (handler, false),
         Found::Newer => {
             let reason = format!("no handler for {} here yet", envelope.event_type);
             return Err(Settlement::Wait { after: NEWER_VERSION_WAIT, reason });
@@ -60,6 +61,7 @@ pub(crate) fn check<'t, H>(
     match schemas.validate(envelope.event_type.schema_id(), &envelope.payload) {
         Ok(()) => Ok(handler),
         Err(error @ SchemaError::Violations { .. }) => Err(dead(DeadReason::SchemaViolation, &error.to_string())),
+        Err(SchemaError::Unknown { .. }) if !needs_contract => Ok(handler),
         Err(error @ SchemaError::Unknown { .. }) => {
             Err(Settlement::Wait { after: NEWER_VERSION_WAIT, reason: error.to_string() })
         }

@@ -165,7 +165,7 @@ async fn perform(
         work = guarded(handler.perform(&lease, delivery), engine.consumer.timeout) => work,
         () = token.cancelled() => Err(Failure::snooze(Duration::ZERO, "handed back by a worker that stops")),
     };
-    measure::ran(&engine.consumer.queue, started.elapsed());
+    measure::ran(&engine.consumer.queue, started.elapsed(), 1);
     let work = match work {
         Ok(work) => work,
         Err(failure) => {

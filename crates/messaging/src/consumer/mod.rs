@@ -1,5 +1,6 @@
 //! Consumers: who handles what, and how.
 
+mod any;
 mod check;
 mod handler;
 mod leased;
@@ -9,12 +10,14 @@ mod transactional;
 pub(crate) mod worker;
 
 use crate::Event;
-use handler::{ErasedHandler, ErasedLeased, Table, Typed, TypedLeased};
+use any::Any;
+use handler::{ErasedHandler, ErasedLeased, Table, Typed, TypedBatch, TypedLeased};
 use onceward_envelope::EventType;
 use onceward_topology::{RetryBudget, RetryPolicy};
 use std::{sync::Arc, time::Duration};
 
-pub use handler::{Handler, LeaseContext, LeasedHandler};
+pub use any::AnyHandler;
+pub use handler::{BatchHandler, Handler, InBatch, LeaseContext, LeasedHandler};
 pub use slots::Slots;
 pub use worker::{Worker, WorkerContext};
 
@@ -81,6 +84,20 @@ impl Consumer {
         self
     }
 
+    /// Adds a handler that takes all messages of a turn that are of this type and of one tenant at once. Panics in leased mode.
+    pub fn on_batch<H: BatchHandler + 'static>(mut self, handler: H) -> Self {
+        assert_eq!(self.mode, Mode::Transactional, "{}: a leased consumer takes `on_leased`", self.name);
+        self.handlers.insert(event_type::<H::Event>(), Arc::new(TypedBatch(handler)));
+        self
+    }
+
+    /// Adds a handler for messages of every type that has none of its own here. Panics in leased mode.
+    pub fn on_any<H: AnyHandler + 'static>(mut self, handler: H) -> Self {
+        assert_eq!(self.mode, Mode::Transactional, "{}: a leased consumer takes `on_leased`", self.name);
+        self.handlers.any = Some(Arc::new(Any(handler)));
+        self
+    }
+
     /// Adds a handler for an event type. Panics in transactional mode, where it could never run.
     pub fn on_leased<H: LeasedHandler + 'static>(mut self, handler: H) -> Self {
         assert_eq!(self.mode, Mode::Leased, "{}: a transactional consumer takes `on`", self.name);
@@ -125,7 +142,7 @@ impl Consumer {
         self
     }
 
-    /// How long one message may be handled.
+    /// How long one message may be handled, or one batch.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
@@ -157,7 +174,12 @@ impl Consumer {
         self.mode
     }
 
-    /// The event types it handles.
+    /// It handles messages of every type.
+    pub fn handles_any(&self) -> bool {
+        self.handlers.any.is_some()
+    }
+
+    /// The event types it handles by name.
     pub fn event_types(&self) -> Vec<EventType> {
         match self.mode {
             Mode::Transactional => self.handlers.event_types(),

@@ -3,7 +3,12 @@
 //! A turn is first handled as a whole. If any message fails, all of it is undone and handled again
 //! with a savepoint around each message, so that one bad message costs its neighbours nothing but time.
 
-use super::{Consumer, check::check, handler::ErasedHandler, outcome::Retries};
+use super::{
+    Consumer,
+    check::check,
+    handler::{ErasedHandler, Handed},
+    outcome::Retries,
+};
 use crate::{Failure, measure, outbox};
 use futures_util::FutureExt;
 use onceward_db::{Scope, Tx};
@@ -82,26 +87,39 @@ impl Engine {
     /// All in one go; `None` when a message failed and everything was undone.
     async fn together(&self, turn: &mut dyn Turn) -> Result<Option<Vec<Settlement>>, TransportError> {
         let (deliveries, tx) = turn.split();
+        let checked = self.check_all(deliveries);
         let before = tx.savepoint();
-        let mut waiting = WaitingKeys::new(self.consumer.ordered);
-        let mut settlements = Vec::with_capacity(deliveries.len());
-        for delivery in deliveries {
-            let settlement = match self.handler(&waiting, delivery) {
-                Err(settlement) => settlement,
-                Ok(handler) => match self.call(handler, tx, delivery).await {
-                    Ok(()) => Settlement::Done,
-                    Err(_) => {
-                        tx.rollback_to(before).await?;
-                        tx.release(before);
-                        return Ok(None);
-                    }
-                },
+        let mut from = 0;
+        while let Some(first) = checked.get(from) {
+            let run = 1 + match first {
+                Ok(handler) if handler.takes_many() => same(handler, &deliveries[from..], &checked[from..]),
+                _ => 0,
             };
-            waiting.note(delivery, &settlement);
-            settlements.push(settlement);
+            if let Ok(handler) = first
+                && self.call(handler, tx, &deliveries[from..from + run]).await.is_err()
+            {
+                tx.rollback_to(before).await?;
+                tx.release(before);
+                return Ok(None);
+            }
+            from += run;
         }
         tx.release(before);
-        Ok(Some(settlements))
+        Ok(Some(checked.into_iter().map(|checked| checked.err().unwrap_or(Settlement::Done)).collect()))
+    }
+
+    /// Who handles each message, or what becomes of it without that, if all that are handled succeed.
+    fn check_all<'e>(&'e self, deliveries: &[Delivery]) -> Vec<Result<&'e Arc<dyn ErasedHandler>, Settlement>> {
+        let mut waiting = WaitingKeys::new(self.consumer.ordered);
+        let mut checked = Vec::with_capacity(deliveries.len());
+        for delivery in deliveries {
+            let handler = self.handler(&waiting, delivery);
+            if let Err(settlement) = &handler {
+                waiting.note(delivery, settlement);
+            }
+            checked.push(handler);
+        }
+        checked
     }
 
     /// Each message within its own savepoint.
@@ -117,7 +135,7 @@ impl Engine {
                 }
                 Ok(handler) => {
                     let before = tx.savepoint();
-                    let result = self.call(handler, tx, delivery).await;
+                    let result = self.call(handler, tx, std::slice::from_ref(delivery)).await;
                     if result.is_err() {
                         tx.rollback_to(before).await?;
                     }
@@ -138,12 +156,28 @@ impl Engine {
         check(&self.consumer, &self.queue, &self.schemas, &self.consumer.handlers, delivery, self.clock.now())
     }
 
-    async fn call(&self, handler: &Arc<dyn ErasedHandler>, tx: &mut Tx, delivery: &Delivery) -> Result<(), Failure> {
-        let span = span(&self.consumer, delivery);
-        tx.enter(scope_of(&self.consumer, delivery, &span));
+    /// One message, or some of one tenant for a handler that takes many.
+    async fn call(
+        &self,
+        handler: &Arc<dyn ErasedHandler>,
+        tx: &mut Tx,
+        deliveries: &[Delivery],
+    ) -> Result<(), Failure> {
+        let (spans, handed): (Vec<_>, Vec<_>) = deliveries
+            .iter()
+            .map(|delivery| {
+                let span = span(&self.consumer, delivery);
+                let scope = scope_of(&self.consumer, delivery, &span);
+                (span, Handed { delivery, scope })
+            })
+            .unzip();
+        let Some((first, span)) = handed.first().zip(spans.first()) else {
+            return Ok(());
+        };
+        tx.enter(first.scope.clone());
         let started = Instant::now();
-        let result = guarded(handler.handle(tx, delivery), self.consumer.timeout).instrument(span).await;
-        measure::ran(&self.consumer.queue, started.elapsed());
+        let result = guarded(handler.handle(tx, &handed), self.consumer.timeout).instrument(span.clone()).await;
+        measure::ran(&self.consumer.queue, started.elapsed(), deliveries.len());
         match result {
             // Its effects cannot be committed, whatever it says.
             Ok(()) if tx.has_failed() => {
@@ -185,6 +219,20 @@ impl Engine {
             measure::waited(&self.consumer.queue, waited.max(0) as f64 / 1000.0);
         }
     }
+}
+
+/// How many messages after the first of `deliveries` go to the same handler and belong to the same tenant.
+fn same(
+    handler: &Arc<dyn ErasedHandler>,
+    deliveries: &[Delivery],
+    checked: &[Result<&Arc<dyn ErasedHandler>, Settlement>],
+) -> usize {
+    let tenant = &deliveries[0].envelope.tenant_id;
+    let rest = deliveries[1..].iter().zip(&checked[1..]);
+    rest.take_while(|(delivery, checked)| {
+        delivery.envelope.tenant_id == *tenant && checked.as_ref().is_ok_and(|other| Arc::ptr_eq(other, handler))
+    })
+    .count()
 }
 
 /// Runs a handler within a time, and turns a panic into a failure.
