@@ -1,6 +1,11 @@
 //! Services put together, checked before anything runs.
 
-use crate::{Service, task::Task};
+use crate::{
+    Service,
+    service::Sampler,
+    slo::{self, Slo},
+    task::Task,
+};
 use onceward_db::{DbConfig, DbError, Migrations, RequiredTable, migrate};
 use onceward_envelope::{EventType, SchemaRegistry};
 use onceward_messaging::{Consumer, schedule::Timetable};
@@ -36,6 +41,7 @@ impl Platform {
         let timetables = timetables(&services, &schemas, &mut problems);
         check_consumers(&services, &schemas, &topology, &mut problems);
         check_migrations(&services, &mut problems);
+        problems.extend(slo::clashes(services.iter().flat_map(|service| &service.slos)));
         if problems.is_empty() {
             Ok(Self { services, schemas, topology, timetables })
         } else {
@@ -78,6 +84,22 @@ impl Platform {
         let roles: BTreeSet<String> =
             self.routes().iter().flat_map(|(_, routes)| routes.specs().filter_map(role).collect::<Vec<_>>()).collect();
         roles.into_iter().collect()
+    }
+
+    /// The service-level objectives of each service.
+    pub fn slos(&self) -> impl Iterator<Item = (&'static str, &Slo)> {
+        self.services.iter().flat_map(|service| service.slos.iter().map(|slo| (service.name, slo)))
+    }
+
+    /// Gives every figure its help text: the platform's and those of the services.
+    pub fn describe_figures(&self) {
+        onceward_messaging::measure::describe();
+        self.services.iter().flat_map(|service| &service.describe).for_each(|describe| describe());
+    }
+
+    /// What sets the services' own gauges.
+    pub(crate) fn samplers(&self) -> Vec<Sampler> {
+        self.services.iter().flat_map(|service| service.samplers.iter().cloned()).collect()
     }
 
     /// The names of the services.
@@ -203,7 +225,7 @@ fn check_consumers(services: &[Service], schemas: &SchemaRegistry, topology: &To
             None => problems.push(format!("consumer {name} reads {}, which is not declared", consumer.queue())),
         }
         let types: Vec<EventType> = consumer.event_types();
-        if types.is_empty() {
+        if types.is_empty() && !consumer.handles_any() {
             problems.push(format!("consumer {name} handles nothing"));
         }
         for event_type in types.iter().filter(|event_type| !schemas.contains(event_type.schema_id())) {

@@ -13,7 +13,9 @@ use onceward_messaging::{
 };
 use onceward_transport::Broker;
 use onceward_transport_postgres::{PostgresTransport, history, retention, routes::OUTBOX, stats};
-use onceward_web::{AppState, Authenticator, MetricsHandle, Readiness, build_router, idempotency, install_recorder};
+use onceward_web::{
+    AppState, Authenticator, MetricsHandle, Readiness, Routes, build_router, idempotency, install_recorder,
+};
 use std::{sync::Arc, time::Duration};
 use tokio::{net::TcpListener, task::JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -70,15 +72,24 @@ impl Running {
 
     /// Starts serving HTTP on `listener`.
     pub fn serve_http(&mut self, listener: TcpListener) -> anyhow::Result<()> {
+        self.serve(listener, self.platform.routes())
+    }
+
+    /// Starts serving what is asked about a process without an API: its health and its metrics.
+    pub fn serve_metrics(&mut self, listener: TcpListener) -> anyhow::Result<()> {
+        self.serve(listener, Vec::new())
+    }
+
+    fn serve(&mut self, listener: TcpListener, routes: Vec<(&'static str, Routes)>) -> anyhow::Result<()> {
         let state = AppState::new(
             self.db.clone(),
             self.platform.schemas().clone(),
             Authenticator::new(self.config.auth())?,
             self.config.web(),
             self.readiness(),
-            metrics_handle(&self.db),
+            metrics_handle(&self.db, &self.platform),
         );
-        let router = build_router(state, self.platform.routes())?;
+        let router = build_router(state, routes)?;
         let (web, stop) = (self.config.web(), self.stop.clone());
         self.tasks.spawn(async move {
             if let Err(error) = onceward_web::serve(listener, router, &web, stop.clone().cancelled_owned()).await {
@@ -157,11 +168,13 @@ impl Running {
         self.tasks.spawn(sweep(self.db.clone(), self.config.retention(), every, self.stop.clone()));
     }
 
-    /// Starts what `roles` ask for. `listener` is used by the API only.
+    /// Starts what `roles` ask for. Without the API, `listener` serves health and metrics.
     pub fn start(&mut self, roles: &[Role], listener: Option<TcpListener>) -> anyhow::Result<()> {
         let has = |role: Role| roles.contains(&role) || roles.contains(&Role::All);
-        if has(Role::Api) {
-            self.serve_http(listener.ok_or_else(|| anyhow::anyhow!("the API needs an address to listen on"))?)?;
+        match listener {
+            Some(listener) if has(Role::Api) => self.serve_http(listener)?,
+            Some(listener) => self.serve_metrics(listener)?,
+            None => anyhow::ensure!(!has(Role::Api), "the API needs an address to listen on"),
         }
         if has(Role::Relay) {
             self.run_relay();
@@ -212,11 +225,15 @@ async fn sweep(db: Db, keep: retention::Retention, every: Duration, stop: Cancel
 }
 
 /// Figures that are read when somebody asks for them.
-fn metrics_handle(db: &Db) -> MetricsHandle {
-    let recorder = install_recorder();
-    measure::describe();
+fn metrics_handle(db: &Db, platform: &Platform) -> MetricsHandle {
+    let mut handle = MetricsHandle::new(install_recorder());
+    platform.describe_figures();
+    for sampler in platform.samplers() {
+        let db = db.clone();
+        handle = handle.sampler(move || sampler(db.clone()));
+    }
     let db = db.clone();
-    MetricsHandle::new(recorder).sampler(move || {
+    handle.sampler(move || {
         let db = db.clone();
         async move {
             let pool = db.status();

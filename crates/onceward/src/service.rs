@@ -1,11 +1,16 @@
 //! A service, as a value that declares all it owns.
 
-use crate::task::{Task, TaskContext, TaskError};
-use onceward_db::{Migrations, RequiredTable};
+use crate::{
+    slo::Slo,
+    task::{Task, TaskContext, TaskError},
+};
+use onceward_db::{Db, Migrations, RequiredTable};
 use onceward_messaging::Consumer;
 use onceward_topology::{Schedule, Topology};
 use onceward_web::Routes;
-use std::{future::Future, sync::Arc};
+use std::{future::Future, pin::Pin, sync::Arc};
+
+pub(crate) type Sampler = Arc<dyn Fn(Db) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 /// What a service is made of.
 #[derive(Clone)]
@@ -19,6 +24,9 @@ pub struct Service {
     pub(crate) consumers: Vec<Consumer>,
     pub(crate) schedules: Vec<Schedule>,
     pub(crate) tasks: Vec<Task>,
+    pub(crate) slos: Vec<Slo>,
+    pub(crate) describe: Vec<fn()>,
+    pub(crate) samplers: Vec<Sampler>,
 }
 
 impl Service {
@@ -34,6 +42,9 @@ impl Service {
             consumers: Vec::new(),
             schedules: Vec::new(),
             tasks: Vec::new(),
+            slos: Vec::new(),
+            describe: Vec::new(),
+            samplers: Vec::new(),
         }
     }
 
@@ -87,6 +98,28 @@ impl Service {
         Fut: Future<Output = Result<(), TaskError>> + Send + 'static,
     {
         self.tasks.push(Task::new(name, run));
+        self
+    }
+
+    /// One of its service-level objectives.
+    pub fn slo(mut self, slo: Slo) -> Self {
+        self.slos.push(slo);
+        self
+    }
+
+    /// Gives figures of its own their help texts. What an objective reads must be described.
+    pub fn figures(mut self, describe: fn()) -> Self {
+        self.describe.push(describe);
+        self
+    }
+
+    /// Sets gauges from a cheap look at the database, just before they are read and at most once a second.
+    pub fn sampler<F, Fut>(mut self, sampler: F) -> Self
+    where
+        F: Fn(Db) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = ()> + Send + 'static,
+    {
+        self.samplers.push(Arc::new(move |db| Box::pin(sampler(db))));
         self
     }
 

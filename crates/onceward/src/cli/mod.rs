@@ -7,6 +7,7 @@ mod duration;
 mod outbox;
 mod queues;
 mod serve;
+mod slo;
 mod tenant;
 mod token;
 mod topology;
@@ -63,6 +64,9 @@ pub enum Command {
     /// Ends with 0 when something was found, with 1 when nothing was. When a message was handled is not written down
     /// anywhere, so no time is given for it.
     Trace(trace::Args),
+    /// Show what is promised, and print alert rules for Prometheus
+    #[command(subcommand)]
+    Slo(slo::Command),
     /// Look for what is wrong with the database, the queues and the bus, and say what to do
     ///
     /// Changes nothing. Ends with 0 when there are no findings, with 1 when there are.
@@ -146,6 +150,7 @@ async fn dispatch(platform: Platform, config: Config, command: Command) -> anyho
         Command::Outbox(command) => outbox::run(&platform, &config, command).await,
         Command::Audit(command) => audit::run(&config, command).await,
         Command::Trace(args) => trace::run(&platform, &config, args).await,
+        Command::Slo(command) => Ok(slo::run(&platform, command)),
         Command::Doctor(args) => doctor::run(&platform, &config, args).await,
     }
 }

@@ -15,7 +15,7 @@ pub struct Args {
     /// What this process does; may be given more than once
     #[arg(long = "role", value_enum, default_value = "all")]
     roles: Vec<Role>,
-    /// Where the API listens; overrides http.listen
+    /// Where it listens; overrides http.listen, or http.metrics_listen without the API
     #[arg(long)]
     listen: Option<String>,
     /// Apply migrations before serving
@@ -42,8 +42,11 @@ pub(super) async fn run(platform: Platform, config: Config, args: Args) -> anyho
         super::migrate(&platform, &config).await?;
     }
     let serves_http = args.roles.iter().any(|role| matches!(role, Role::Api | Role::All));
-    let listener =
-        if serves_http { Some(bind(args.listen.as_deref().unwrap_or(&config.http.listen)).await?) } else { None };
+    let default = if serves_http { &config.http.listen } else { &config.http.metrics_listen };
+    let listener = match args.listen.as_deref().unwrap_or(default) {
+        "" => None,
+        address => Some(bind(address).await?),
+    };
     let address = listener.as_ref().and_then(|listener| listener.local_addr().ok());
     let stop = CancellationToken::new();
     let mut running = Running::new(platform, config, stop.clone())?;

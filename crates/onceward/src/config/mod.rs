@@ -50,6 +50,7 @@ pub struct Database {
 #[allow(missing_docs)]
 pub struct Http {
     pub listen: String,
+    pub metrics_listen: String,
     pub max_body_bytes: usize,
     pub request_timeout_ms: u64,
     pub max_concurrent_requests: usize,
@@ -175,6 +176,10 @@ impl Config {
         check(
             self.http.listen.parse::<std::net::SocketAddr>().is_ok(),
             "http.listen must be an address with a port, like 127.0.0.1:8080",
+        );
+        check(
+            self.http.metrics_listen.is_empty() || self.http.metrics_listen.parse::<std::net::SocketAddr>().is_ok(),
+            "http.metrics_listen must be empty or an address with a port, like 127.0.0.1:9090",
         );
         check(self.bus.relay_batch >= 1, "bus.relay_batch (OUTBOX_DISPATCH_BATCH) must be at least 1");
         check(self.bus.relay_tasks >= 1, "bus.relay_tasks must be at least 1");

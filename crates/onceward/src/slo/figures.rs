@@ -1,0 +1,81 @@
+//! Which metrics an expression reads.
+//!
+//! Not a parser of PromQL: a name that is neither a function, a word of the language nor a label is a metric. That is enough
+//! to find a rule that watches a figure which nobody exports, and that therefore never fires.
+
+use std::collections::BTreeSet;
+
+const WORDS: &[&str] = &[
+    "by",
+    "without",
+    "on",
+    "ignoring",
+    "group_left",
+    "group_right",
+    "and",
+    "or",
+    "unless",
+    "offset",
+    "bool",
+    "inf",
+    "nan",
+];
+/// After these, what stands in parentheses is labels.
+const LABELS_FOLLOW: &[&str] = &["by", "without", "on", "ignoring", "group_left", "group_right"];
+const OF_HISTOGRAMS: &[&str] = &["_bucket", "_sum", "_count"];
+
+/// The metrics in `expr`, as their exporter names them. What rules themselves record has a colon in its name and is left out.
+pub fn figures(expr: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut rest = expr;
+    let mut last_word = "";
+    while let Some(character) = rest.chars().next() {
+        let skipped = match character {
+            '{' => closing(rest, '}'),
+            '[' => closing(rest, ']'),
+            '"' => closing(&rest[1..], '"') + 1,
+            '(' if LABELS_FOLLOW.contains(&last_word) => closing(rest, ')'),
+            character if is_name(character) => {
+                let end = rest.find(|other| !is_name(other)).unwrap_or(rest.len());
+                last_word = &rest[..end];
+                let called = rest[end..].trim_start().starts_with('(');
+                let is_figure = !character.is_ascii_digit() && !called && !WORDS.contains(&last_word);
+                if is_figure && !last_word.contains(':') {
+                    found.insert(exported(last_word).to_owned());
+                }
+                end
+            }
+            character => {
+                last_word = if character.is_whitespace() { last_word } else { "" };
+                character.len_utf8()
+            }
+        };
+        rest = &rest[skipped..];
+    }
+    found
+}
+
+fn is_name(character: char) -> bool {
+    character.is_ascii_alphanumeric() || "_:.".contains(character)
+}
+
+fn closing(text: &str, end: char) -> usize {
+    text.find(end).map_or(text.len(), |at| at + 1)
+}
+
+fn exported(name: &str) -> &str {
+    OF_HISTOGRAMS.iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_labels_times_and_recordings_are_no_metrics() {
+        let expr = r#"sum by (queue) (rate(dead_total{reason!="a b"}[5m])) / on (queue) group_left (le) lag_seconds > 0.5e3
+            unless our:own:rule and histogram_quantile(0.95, sum without(le) (rate(took_ms_bucket[10m])))"#;
+        let found: Vec<String> = figures(expr).into_iter().collect();
+        assert_eq!(found, ["dead_total", "lag_seconds", "took_ms"]);
+    }
+}
