@@ -18,6 +18,7 @@ pub mod model;
 pub mod payments;
 pub mod progress;
 pub mod settings;
+mod slo;
 pub mod topology;
 
 pub use error::LendingError;
@@ -51,6 +52,7 @@ pub fn service(settings: Settings) -> Service {
     let service = escrow::consumers(service);
     let service = etl::consumers(service, &settings);
     let service = progress::consumers(service);
+    let service = service.figures(slo::describe).slo(slo::payment_latency());
     service.routes(move || {
         let routes = loans::routes(Routes::new().problems(error::PROBLEMS), &settings);
         let routes = payments::routes(routes);
