@@ -1,5 +1,6 @@
 //! Messaging on a real PostgreSQL: what is promised, and what happens when things break.
 
+mod batches;
 mod collect;
 mod delays;
 mod delivery_limit;
