@@ -21,9 +21,9 @@ CREATE TABLE audit.entry (
     record_hash    bytea       NOT NULL CHECK (octet_length(record_hash) = 32),
     PRIMARY KEY (tenant_id, seq)
 );
-CREATE INDEX entry_by_object ON audit.entry (tenant_id, object_type, object_id, seq);
-CREATE INDEX entry_by_loan ON audit.entry (tenant_id, loan_id, seq) WHERE loan_id IS NOT NULL;
-CREATE INDEX entry_by_correlation ON audit.entry (tenant_id, correlation_id, seq);
+CREATE INDEX entry_by_object ON audit.entry (object_id, tenant_id, object_type, seq);
+CREATE INDEX entry_by_loan ON audit.entry (loan_id, tenant_id, seq) WHERE loan_id IS NOT NULL;
+CREATE INDEX entry_by_correlation ON audit.entry (correlation_id, tenant_id, seq);
 CREATE INDEX entry_by_time ON audit.entry (tenant_id, occurred_at, seq);
 SELECT onceward_meta.protect('audit.entry', 'SELECT');
 

@@ -8,7 +8,7 @@ CREATE TABLE documents.document (
     content     bytea       NOT NULL,
     uploaded_by text,
     uploaded_at timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (tenant_id, document_id),
+    PRIMARY KEY (document_id, tenant_id),
     CHECK (octet_length(content) = size_bytes)
 );
 -- PDFs are compressed already: trying once more costs time and saves nothing.
@@ -32,15 +32,15 @@ CREATE TABLE documents.analysis (
     correlation_id text        NOT NULL,
     requested_at   timestamptz NOT NULL DEFAULT now(),
     finished_at    timestamptz,
-    PRIMARY KEY (tenant_id, document_id, number),
-    FOREIGN KEY (tenant_id, document_id) REFERENCES documents.document (tenant_id, document_id),
+    PRIMARY KEY (document_id, tenant_id, number),
+    FOREIGN KEY (document_id, tenant_id) REFERENCES documents.document (document_id, tenant_id),
     CHECK (pages_done BETWEEN 0 AND coalesce(pages, 0)),
     CHECK ((state = 'failed') = (reason IS NOT NULL)),
     CHECK ((state = 'completed') = (fields IS NOT NULL)),
     CHECK ((state IN ('queued', 'running')) = (finished_at IS NULL))
 );
 -- At most one is under way.
-CREATE UNIQUE INDEX analysis_under_way ON documents.analysis (tenant_id, document_id)
+CREATE UNIQUE INDEX analysis_under_way ON documents.analysis (document_id, tenant_id)
     WHERE state IN ('queued', 'running');
 SELECT onceward_meta.protect('documents.analysis', 'SELECT, INSERT, UPDATE');
 
@@ -50,7 +50,7 @@ CREATE TABLE documents.page (
     number      int  NOT NULL,
     page_no     int  NOT NULL CHECK (page_no > 0),
     text        text NOT NULL,
-    PRIMARY KEY (tenant_id, document_id, number, page_no),
-    FOREIGN KEY (tenant_id, document_id, number) REFERENCES documents.analysis (tenant_id, document_id, number)
+    PRIMARY KEY (document_id, tenant_id, number, page_no),
+    FOREIGN KEY (document_id, tenant_id, number) REFERENCES documents.analysis (document_id, tenant_id, number)
 );
 SELECT onceward_meta.protect('documents.page', 'SELECT, INSERT');

@@ -52,7 +52,7 @@ CREATE TABLE ledger.balance (
     account       text   NOT NULL COLLATE "C",
     currency      text   NOT NULL COLLATE "C",
     balance_minor bigint NOT NULL,
-    PRIMARY KEY (tenant_id, loan_id, account, currency)
+    PRIMARY KEY (loan_id, tenant_id, account, currency)
 ) WITH (fillfactor = 50);                        -- updated over and over, in place
 
 SELECT onceward_meta.protect('ledger.ledger_event', 'SELECT');
@@ -128,7 +128,7 @@ BEGIN
         FROM line WHERE account IS NOT NULL
         GROUP BY tenant_id, loan_id, account, currency
         ORDER BY account, loan_id, currency, tenant_id
-        ON CONFLICT (tenant_id, loan_id, account, currency)
+        ON CONFLICT (loan_id, tenant_id, account, currency)
             DO UPDATE SET balance_minor = b.balance_minor + excluded.balance_minor)
     SELECT event_id, currency, count(account) AS lines, sum(debit_minor) AS debits, sum(credit_minor) AS credits
     INTO v_wrong

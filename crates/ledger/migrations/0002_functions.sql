@@ -129,7 +129,7 @@ BEGIN
     SELECT onceward_meta.current_tenant(), p_loan_id, a.account, p_currency, 0
     FROM unnest(p_accounts) AS a (account)
     ORDER BY a.account COLLATE "C"
-    ON CONFLICT (tenant_id, loan_id, account, currency) DO UPDATE SET balance_minor = b.balance_minor WHERE false;
+    ON CONFLICT (loan_id, tenant_id, account, currency) DO UPDATE SET balance_minor = b.balance_minor WHERE false;
     RETURN QUERY SELECT l.account, l.currency, l.balance_minor FROM ledger.latest_balances(p_loan_id) l;
 END
 $$;

@@ -37,7 +37,7 @@ pub use check::{Difference, TrialLine, Unbalanced, differences, trial_balance, u
 pub use error::LedgerError;
 pub use event::{Cursor, Event, EventLine, Line, NewEvent, credit, debit};
 pub use post::{MAX_EVENTS, Outcome, Posted, post, post_all};
-pub use read::{balances, balances_as_of, balances_locked, event, history};
+pub use read::{balances, balances_as_of, balances_locked, balances_of_all, event, history};
 pub use reverse::{REVERSAL_SCHEMA, reverse};
 
 use onceward_db::{Migration, Migrations, RequiredTable};

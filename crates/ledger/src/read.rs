@@ -4,6 +4,7 @@ use crate::{Account, Balances, Cursor, Event, EventLine, LedgerError, Side, stor
 use jiff::civil::Date;
 use onceward_db::{DbError, Row, Tx};
 use onceward_money::{Currency, Minor};
+use std::collections::HashMap;
 use uuid::Uuid;
 
 /// The most events of one page of history.
@@ -11,19 +12,29 @@ pub const MAX_PAGE: u32 = 1_000;
 
 /// The balances of a loan after everything that was posted.
 pub async fn balances(tx: &Tx, loan_id: Uuid, currency: Currency) -> Result<Balances, LedgerError> {
-    collect(currency, tx.query(store::BALANCES, &[&loan_id, &currency]).await?)
+    collect(currency, &tx.query(store::BALANCES, &[&loan_id, &currency]).await?, 0)
 }
 
-/// The same, locked until the transaction ends: nobody else posts to this loan in between. Rows that are missing are made.
+/// The balances of many loans, each in its currency, in the order given.
+pub async fn balances_of_all(tx: &Tx, loans: &[(Uuid, Currency)]) -> Result<Vec<Balances>, LedgerError> {
+    let (ids, currencies): (Vec<Uuid>, Vec<Currency>) = loans.iter().copied().unzip();
+    let mut rows: HashMap<Uuid, Vec<Row>> = HashMap::with_capacity(loans.len());
+    for row in tx.query(store::BALANCES_OF_ALL, &[&ids, &currencies]).await? {
+        rows.entry(row.get(0)).or_default().push(row);
+    }
+    loans.iter().map(|(loan_id, currency)| collect(*currency, rows.get(loan_id).into_iter().flatten(), 1)).collect()
+}
+
+/// The balances of a loan, locked until the transaction ends: nobody else posts to this loan in between. Rows that are missing are made.
 pub async fn balances_locked(tx: &Tx, loan_id: Uuid, currency: Currency) -> Result<Balances, LedgerError> {
     tx.tenant()?;
     let accounts = Account::ALL.map(Account::as_str);
-    collect(currency, tx.query(store::LOCK_BALANCES, &[&loan_id, &currency, &accounts.as_slice()]).await?)
+    collect(currency, &tx.query(store::LOCK_BALANCES, &[&loan_id, &currency, &accounts.as_slice()]).await?, 0)
 }
 
 /// The balances of a loan as of the end of `day`, from its events: whatever took effect by then, whenever it was posted.
 pub async fn balances_as_of(tx: &Tx, loan_id: Uuid, currency: Currency, day: Date) -> Result<Balances, LedgerError> {
-    collect(currency, tx.query(store::BALANCES_AS_OF, &[&loan_id, &currency, &day]).await?)
+    collect(currency, &tx.query(store::BALANCES_AS_OF, &[&loan_id, &currency, &day]).await?, 0)
 }
 
 /// The events of a loan in the order of their effect, up to and including the day `up_to`, from behind `after` on.
@@ -45,10 +56,15 @@ pub async fn event(tx: &Tx, event_id: Uuid) -> Result<Option<Event>, LedgerError
     Ok(events(tx.query(store::EVENT, &[&event_id]).await?)?.pop())
 }
 
-fn collect(currency: Currency, rows: Vec<Row>) -> Result<Balances, LedgerError> {
+/// Accounts stand in the column `account`, balances in the next one.
+fn collect<'r>(
+    currency: Currency,
+    rows: impl IntoIterator<Item = &'r Row>,
+    account: usize,
+) -> Result<Balances, LedgerError> {
     let mut balances = Balances::empty(currency);
     for row in rows {
-        balances.set(row.try_get(0).map_err(DbError::from)?, row.try_get(1).map_err(DbError::from)?);
+        balances.set(row.try_get(account).map_err(DbError::from)?, row.try_get(account + 1).map_err(DbError::from)?);
     }
     Ok(balances)
 }

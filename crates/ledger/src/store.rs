@@ -8,6 +8,10 @@ pub(crate) const REVERSE: &str = "SELECT outcome, known_id FROM ledger.reverse_e
 pub(crate) const BALANCES: &str = "
     SELECT account, balance_minor FROM ledger.latest_balances($1) WHERE currency = $2";
 
+pub(crate) const BALANCES_OF_ALL: &str = "
+    SELECT loan_id, account, balance_minor FROM unnest($1::uuid[], $2::text[]) AS w (loan_id, currency)
+    JOIN ledger.balance b USING (loan_id, currency)";
+
 pub(crate) const LOCK_BALANCES: &str = "
     SELECT account, balance_minor FROM ledger.lock_balances($1, $2, $3) WHERE currency = $2";
 

@@ -8,8 +8,8 @@ CREATE TABLE lending.borrower_entities (
     email              text,
     external_ref       text,
     created_at         timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (tenant_id, borrower_entity_id),
-    UNIQUE (tenant_id, external_ref)
+    PRIMARY KEY (borrower_entity_id, tenant_id),
+    UNIQUE (external_ref, tenant_id)
 );
 SELECT onceward_meta.protect('lending.borrower_entities');
 
@@ -24,7 +24,7 @@ CREATE TABLE lending.product_policy (
     version    int         NOT NULL CHECK (version > 0),
     policy     jsonb       NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (tenant_id, code, version)
+    PRIMARY KEY (code, tenant_id, version)
 );
 SELECT onceward_meta.protect('lending.product_policy');
 
@@ -59,12 +59,12 @@ CREATE TABLE lending.loan (
     created_at         timestamptz NOT NULL DEFAULT now(),
     updated_at         timestamptz NOT NULL DEFAULT now(),
     CHECK ((funded_on IS NULL) = (accrued_to IS NULL) AND (funded_on IS NULL) = (serviced_to IS NULL)),
-    PRIMARY KEY (tenant_id, loan_id),
-    FOREIGN KEY (tenant_id, borrower_entity_id) REFERENCES lending.borrower_entities ON DELETE RESTRICT,
-    FOREIGN KEY (tenant_id, product_code, product_version) REFERENCES lending.product_policy ON DELETE RESTRICT
+    PRIMARY KEY (loan_id, tenant_id),
+    FOREIGN KEY (borrower_entity_id, tenant_id) REFERENCES lending.borrower_entities ON DELETE RESTRICT,
+    FOREIGN KEY (product_code, tenant_id, product_version) REFERENCES lending.product_policy ON DELETE RESTRICT
 );
 SELECT onceward_meta.protect('lending.loan');
-CREATE INDEX loan_of_borrower ON lending.loan (tenant_id, borrower_entity_id);
+CREATE INDEX loan_of_borrower ON lending.loan (borrower_entity_id, tenant_id);
 CREATE INDEX loan_to_service ON lending.loan (tenant_id, serviced_to, loan_id)
     WHERE status IN ('active', 'in_modification', 'bankruptcy');
 
@@ -82,11 +82,10 @@ CREATE TABLE lending.instalment (
     -- The late fee that is charged, and how often one was, with those that were taken back.
     late_fee_event_id   uuid,
     late_fees           int    NOT NULL DEFAULT 0,
-    PRIMARY KEY (tenant_id, loan_id, number),
-    FOREIGN KEY (tenant_id, loan_id) REFERENCES lending.loan ON DELETE CASCADE
+    PRIMARY KEY (loan_id, tenant_id, number),
+    FOREIGN KEY (loan_id, tenant_id) REFERENCES lending.loan ON DELETE CASCADE
 );
 SELECT onceward_meta.protect('lending.instalment');
-CREATE INDEX instalment_due ON lending.instalment (tenant_id, due_date);
 
 -- How a command that was accepted went on: what GET …/status reads.
 CREATE TABLE lending.command_status (
@@ -101,18 +100,18 @@ CREATE TABLE lending.command_status (
     -- By the clock, because one transaction may settle several commands about the same thing.
     created_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
     updated_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
-    PRIMARY KEY (tenant_id, correlation_id, kind, subject_id)
+    PRIMARY KEY (correlation_id, tenant_id, kind, subject_id)
 );
 SELECT onceward_meta.protect('lending.command_status');
-CREATE UNIQUE INDEX command_status_once ON lending.command_status (tenant_id, kind, request_key)
+CREATE UNIQUE INDEX command_status_once ON lending.command_status (request_key, tenant_id, kind)
     WHERE request_key IS NOT NULL AND state <> 'refused';
-CREATE INDEX command_status_of_subject ON lending.command_status (tenant_id, subject_id, updated_at DESC);
+CREATE INDEX command_status_of_subject ON lending.command_status (subject_id, tenant_id, updated_at DESC);
 
 -- Features that differ for a tenant from what the settings say.
 CREATE TABLE lending.tenant_feature (
     tenant_id text    NOT NULL,
     feature   text    NOT NULL,
     enabled   boolean NOT NULL,
-    PRIMARY KEY (tenant_id, feature)
+    PRIMARY KEY (feature, tenant_id)
 );
 SELECT onceward_meta.protect('lending.tenant_feature');

@@ -17,7 +17,7 @@ CREATE TABLE lending.provider_account (
     provider_code  text NOT NULL REFERENCES lending.gateway_provider,
     webhook_secret text NOT NULL CHECK (length(webhook_secret) >= 16),
     previous_secret text,
-    PRIMARY KEY (tenant_id, provider_code)
+    PRIMARY KEY (provider_code, tenant_id)
 );
 SELECT onceward_meta.protect('lending.provider_account');
 
@@ -37,13 +37,13 @@ CREATE TABLE lending.payment_intake (
     allocation_hints jsonb      NOT NULL DEFAULT '{}',
     raw_payload     jsonb       NOT NULL,
     created_at      timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (tenant_id, payment_id),
-    UNIQUE (tenant_id, source_provider, gateway_txn_id),
-    UNIQUE (tenant_id, idempotency_key),
-    FOREIGN KEY (tenant_id, loan_id) REFERENCES lending.loan ON DELETE RESTRICT
+    PRIMARY KEY (payment_id, tenant_id),
+    UNIQUE (gateway_txn_id, tenant_id, source_provider),
+    UNIQUE (idempotency_key, tenant_id),
+    FOREIGN KEY (loan_id, tenant_id) REFERENCES lending.loan ON DELETE RESTRICT
 );
 SELECT onceward_meta.protect('lending.payment_intake');
-CREATE INDEX payment_of_loan ON lending.payment_intake (tenant_id, loan_id, effective_date);
+CREATE INDEX payment_of_loan ON lending.payment_intake (loan_id, tenant_id, effective_date);
 
 -- The hook for who may pay. Replace it to say no; it sees its transaction's tenant only.
 CREATE FUNCTION lending.borrower_eligible(p_borrower_entity_id uuid) RETURNS boolean
@@ -60,8 +60,8 @@ CREATE TABLE lending.payment_validation (
     allocation_hints jsonb       NOT NULL DEFAULT '{}',
     validated_at     timestamptz NOT NULL DEFAULT now(),
     effective_date   date        NOT NULL,
-    PRIMARY KEY (tenant_id, payment_id),
-    FOREIGN KEY (tenant_id, payment_id) REFERENCES lending.payment_intake ON DELETE RESTRICT
+    PRIMARY KEY (payment_id, tenant_id),
+    FOREIGN KEY (payment_id, tenant_id) REFERENCES lending.payment_intake ON DELETE RESTRICT
 );
 SELECT onceward_meta.protect('lending.payment_validation');
 
@@ -74,10 +74,10 @@ CREATE TABLE lending.payment_posting (
     -- It went to suspense as a whole, because of what the loan was then; so it does when it is posted again.
     held         boolean     NOT NULL,
     posted_at    timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (tenant_id, payment_id),
-    FOREIGN KEY (tenant_id, payment_id) REFERENCES lending.payment_intake ON DELETE RESTRICT,
+    PRIMARY KEY (payment_id, tenant_id),
+    FOREIGN KEY (payment_id, tenant_id) REFERENCES lending.payment_intake ON DELETE RESTRICT,
     -- The event and this row travel together and may come in any order.
-    FOREIGN KEY (tenant_id, event_id) REFERENCES ledger.ledger_event (tenant_id, event_id) DEFERRABLE INITIALLY DEFERRED
+    FOREIGN KEY (event_id, tenant_id) REFERENCES ledger.ledger_event (event_id, tenant_id) DEFERRABLE INITIALLY DEFERRED
 );
 SELECT onceward_meta.protect('lending.payment_posting');
 
@@ -92,8 +92,8 @@ CREATE TABLE lending.loan_replay (
     payment_id  uuid        NOT NULL,
     taken_back  int         NOT NULL,
     replayed_at timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (tenant_id, loan_id, number),
-    FOREIGN KEY (tenant_id, loan_id) REFERENCES lending.loan ON DELETE RESTRICT
+    PRIMARY KEY (loan_id, tenant_id, number),
+    FOREIGN KEY (loan_id, tenant_id) REFERENCES lending.loan ON DELETE RESTRICT
 );
 SELECT onceward_meta.protect('lending.loan_replay', 'SELECT, INSERT');
 
@@ -110,10 +110,10 @@ CREATE TABLE lending.payment_repost (
     -- The replay of its loan that it is part of.
     replay      int         NOT NULL,
     reposted_at timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (tenant_id, payment_id, version),
-    FOREIGN KEY (tenant_id, payment_id) REFERENCES lending.payment_posting ON DELETE RESTRICT,
-    FOREIGN KEY (tenant_id, event_id) REFERENCES ledger.ledger_event (tenant_id, event_id) ON DELETE RESTRICT,
-    FOREIGN KEY (tenant_id, reversal_id) REFERENCES ledger.ledger_event (tenant_id, event_id) ON DELETE RESTRICT
+    PRIMARY KEY (payment_id, tenant_id, version),
+    FOREIGN KEY (payment_id, tenant_id) REFERENCES lending.payment_posting ON DELETE RESTRICT,
+    FOREIGN KEY (event_id, tenant_id) REFERENCES ledger.ledger_event (event_id, tenant_id) ON DELETE RESTRICT,
+    FOREIGN KEY (reversal_id, tenant_id) REFERENCES ledger.ledger_event (event_id, tenant_id) ON DELETE RESTRICT
 );
 SELECT onceward_meta.protect('lending.payment_repost', 'SELECT, INSERT');
 
@@ -128,9 +128,9 @@ CREATE TABLE lending.payment_return (
     fee_minor    bigint      CHECK (fee_minor > 0),
     fee_event_id uuid,
     recorded_at  timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (tenant_id, payment_id),
-    FOREIGN KEY (tenant_id, payment_id) REFERENCES lending.payment_posting ON DELETE RESTRICT,
-    FOREIGN KEY (tenant_id, reversal_id) REFERENCES ledger.ledger_event (tenant_id, event_id) ON DELETE RESTRICT
+    PRIMARY KEY (payment_id, tenant_id),
+    FOREIGN KEY (payment_id, tenant_id) REFERENCES lending.payment_posting ON DELETE RESTRICT,
+    FOREIGN KEY (reversal_id, tenant_id) REFERENCES ledger.ledger_event (event_id, tenant_id) ON DELETE RESTRICT
 );
 SELECT onceward_meta.protect('lending.payment_return', 'SELECT, INSERT');
 
@@ -145,12 +145,12 @@ CREATE TABLE lending.suspense_allocation (
     event_id       uuid,
     applied        jsonb       NOT NULL,
     allocated_at   timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (tenant_id, allocation_id, version),
-    FOREIGN KEY (tenant_id, loan_id) REFERENCES lending.loan ON DELETE RESTRICT,
-    FOREIGN KEY (tenant_id, event_id) REFERENCES ledger.ledger_event (tenant_id, event_id) ON DELETE RESTRICT
+    PRIMARY KEY (allocation_id, tenant_id, version),
+    FOREIGN KEY (loan_id, tenant_id) REFERENCES lending.loan ON DELETE RESTRICT,
+    FOREIGN KEY (event_id, tenant_id) REFERENCES ledger.ledger_event (event_id, tenant_id) ON DELETE RESTRICT
 );
 SELECT onceward_meta.protect('lending.suspense_allocation', 'SELECT, INSERT');
-CREATE INDEX suspense_allocation_of_loan ON lending.suspense_allocation (tenant_id, loan_id, effective_date);
+CREATE INDEX suspense_allocation_of_loan ON lending.suspense_allocation (loan_id, tenant_id, effective_date);
 
 -- A gateway's transaction that came again and said something else. An operator decides.
 CREATE TABLE lending.payment_conflict (
@@ -169,9 +169,9 @@ CREATE TABLE lending.payment_conflict (
     resolution      text        CHECK (resolution IN ('original_stands', 'handled_elsewhere')),
     note            text,
     CHECK ((resolved_at IS NULL) = (resolution IS NULL)),
-    PRIMARY KEY (tenant_id, conflict_id),
-    UNIQUE (tenant_id, payment_id, idempotency_key),
-    FOREIGN KEY (tenant_id, payment_id) REFERENCES lending.payment_intake ON DELETE RESTRICT
+    PRIMARY KEY (conflict_id, tenant_id),
+    UNIQUE (payment_id, tenant_id, idempotency_key),
+    FOREIGN KEY (payment_id, tenant_id) REFERENCES lending.payment_intake ON DELETE RESTRICT
 );
 SELECT onceward_meta.protect('lending.payment_conflict');
 CREATE INDEX open_conflict ON lending.payment_conflict (tenant_id, seen_at) WHERE resolved_at IS NULL;
@@ -185,7 +185,7 @@ CREATE TABLE lending.payment_event (
     loan_id     uuid        NOT NULL,
     occurred_at timestamptz NOT NULL,
     seen_at     timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (tenant_id, event_id)
+    PRIMARY KEY (event_id, tenant_id)
 );
 SELECT onceward_meta.protect('lending.payment_event', 'SELECT, INSERT');
-CREATE INDEX event_of_payment ON lending.payment_event (tenant_id, payment_id, occurred_at);
+CREATE INDEX event_of_payment ON lending.payment_event (payment_id, tenant_id, occurred_at);

@@ -19,10 +19,10 @@ CREATE TABLE lending.escrow_disbursement (
     CHECK ((status = 'refused') = (reason IS NOT NULL)),
     CHECK ((status = 'disbursed') = (event_id IS NOT NULL)),
     CHECK ((status = 'requested') = (settled_at IS NULL)),
-    PRIMARY KEY (tenant_id, disbursement_id),
-    FOREIGN KEY (tenant_id, loan_id) REFERENCES lending.loan ON DELETE RESTRICT,
-    FOREIGN KEY (tenant_id, event_id) REFERENCES ledger.ledger_event (tenant_id, event_id) ON DELETE RESTRICT
+    PRIMARY KEY (disbursement_id, tenant_id),
+    FOREIGN KEY (loan_id, tenant_id) REFERENCES lending.loan ON DELETE RESTRICT,
+    FOREIGN KEY (event_id, tenant_id) REFERENCES ledger.ledger_event (event_id, tenant_id) ON DELETE RESTRICT
 );
 SELECT onceward_meta.protect('lending.escrow_disbursement', 'SELECT, INSERT');
 GRANT UPDATE (status, reason, event_id, settled_at) ON lending.escrow_disbursement TO onceward_app;
-CREATE INDEX disbursement_of_loan ON lending.escrow_disbursement (tenant_id, loan_id, disbursement_id);
+CREATE INDEX disbursement_of_loan ON lending.escrow_disbursement (loan_id, tenant_id, disbursement_id);

@@ -23,12 +23,12 @@ CREATE TABLE lending.loan_status_change (
     version    int         NOT NULL,
     status     text        NOT NULL,
     changed_at timestamptz NOT NULL DEFAULT now(),
-    PRIMARY KEY (tenant_id, change_id),
-    FOREIGN KEY (tenant_id, loan_id) REFERENCES lending.loan ON DELETE CASCADE
+    PRIMARY KEY (change_id, tenant_id),
+    FOREIGN KEY (loan_id, tenant_id) REFERENCES lending.loan ON DELETE CASCADE
 );
 SELECT onceward_meta.protect('lending.loan_status_change', 'SELECT, INSERT');
-CREATE INDEX status_of_loan ON lending.loan_status_change (tenant_id, loan_id, changed_at, version);
-CREATE INDEX status_change_arrival ON lending.loan_status_change (tenant_id, changed_at);
+CREATE INDEX status_of_loan ON lending.loan_status_change (loan_id, tenant_id, changed_at, version);
+CREATE INDEX status_change_arrival ON lending.loan_status_change (changed_at, tenant_id);
 
 INSERT INTO lending.loan_status_change (tenant_id, loan_id, version, status, changed_at)
 SELECT tenant_id, loan_id, version, status, updated_at FROM lending.loan;
@@ -47,7 +47,7 @@ CREATE TRIGGER status_changes AFTER UPDATE OF status ON lending.loan
     FOR EACH ROW WHEN (OLD.status IS DISTINCT FROM NEW.status) EXECUTE FUNCTION lending.note_status();
 
 -- How reporting finds what was posted since it last looked. Every posting pays for it, so it is as small as can be.
-CREATE INDEX ledger_event_arrival ON ledger.ledger_event (tenant_id, created_at);
+CREATE INDEX ledger_event_arrival ON ledger.ledger_event (created_at, tenant_id);
 
 -- How far a tenant is. The length of its windows is that of its first one: others would overlap with those that are there.
 CREATE TABLE lending.etl_progress (
@@ -72,7 +72,7 @@ CREATE TABLE lending.etl_window (
     opened_at    timestamptz NOT NULL DEFAULT now(),
     completed_at timestamptz,
     CHECK ((state = 'completed') = (completed_at IS NOT NULL)),
-    PRIMARY KEY (tenant_id, window_start)
+    PRIMARY KEY (window_start, tenant_id)
 );
 SELECT onceward_meta.protect('lending.etl_window');
 
@@ -88,8 +88,8 @@ CREATE TABLE lending.etl_shard (
     balances     int         NOT NULL DEFAULT 0,
     done_at      timestamptz,
     CHECK ((state = 'done') = (done_at IS NOT NULL)),
-    PRIMARY KEY (tenant_id, window_start, shard),
-    FOREIGN KEY (tenant_id, window_start) REFERENCES lending.etl_window ON DELETE CASCADE
+    PRIMARY KEY (window_start, tenant_id, shard),
+    FOREIGN KEY (window_start, tenant_id) REFERENCES lending.etl_window ON DELETE CASCADE
 );
 SELECT onceward_meta.protect('lending.etl_shard');
 
@@ -101,8 +101,8 @@ CREATE TABLE lending.etl_loan (
     events       int         NOT NULL,
     -- The window's facts of this loan have yet to be made, or made again.
     stale        boolean     NOT NULL DEFAULT true,
-    PRIMARY KEY (tenant_id, window_start, loan_id)
+    PRIMARY KEY (window_start, tenant_id, loan_id)
 );
 SELECT onceward_meta.protect('lending.etl_loan');
-CREATE INDEX etl_window_of_loan ON lending.etl_loan (tenant_id, loan_id, window_start);
-CREATE INDEX etl_stale ON lending.etl_loan (tenant_id, window_start) WHERE stale;
+CREATE INDEX etl_window_of_loan ON lending.etl_loan (loan_id, tenant_id, window_start);
+CREATE INDEX etl_stale ON lending.etl_loan (window_start, tenant_id) WHERE stale;

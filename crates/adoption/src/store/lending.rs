@@ -14,7 +14,7 @@ const PRODUCT: &str = "SELECT version, policy FROM lending.product_policy
 /// Lending has them already if a run ended before it was noted here.
 const INSERT_BORROWER: &str = "INSERT INTO lending.borrower_entities
     (tenant_id, borrower_entity_id, kind, display_name, email, external_ref) VALUES ($1, $2, 'person', $3, $4, $5)
-    ON CONFLICT (tenant_id, external_ref) DO NOTHING";
+    ON CONFLICT (external_ref, tenant_id) DO NOTHING";
 const FIND_BORROWER: &str = "SELECT borrower_entity_id FROM lending.borrower_entities WHERE external_ref = $1";
 const NOTE: &str = "INSERT INTO adoption.brought (table_name, row_id, new_id) VALUES ($1, $2, $3)
     ON CONFLICT (table_name, row_id) DO NOTHING";

@@ -22,6 +22,7 @@ pub mod store;
 pub use accrual::accrue;
 pub use late_fees::review_late_fees;
 pub use loan::Loan;
+pub(crate) use position::{Asked, books_of_all};
 pub use position::{books, books_and_balances, dues, outstanding, payoff};
 pub use settlement::{reopen_if_owed, settle_if_paid};
 

@@ -36,46 +36,89 @@ pub async fn books(tx: &Tx, loan: &Loan, day: Date) -> Result<Books, LendingErro
     Ok(books_and_balances(tx, loan, day, true).await?.0)
 }
 
-/// The same with the balances, in one round trip. Who knows that no instalment is due by `day` may leave the receipts
-/// out: there is nothing that they could have paid.
+/// The same with the balances. Who knows that no instalment is due by `day` may leave the receipts out: there is nothing
+/// that they could have paid.
 pub async fn books_and_balances(
     tx: &Tx,
     loan: &Loan,
     day: Date,
     with_receipts: bool,
 ) -> Result<(Books, Balances), LendingError> {
-    let (_, accrued_to) = loan.funded().ok_or(LendingError::NotFunded)?;
-    let from = period_start(loan, day.min(accrued_to));
-    let (balances, (receipts, escrow_deposited), changes) = try_join!(
-        async { Ok::<_, LendingError>(onceward_ledger::balances(tx, loan.loan_id, loan.currency).await?) },
-        async { if with_receipts { receipts(tx, loan).await } else { Ok((Vec::new(), Minor::ZERO)) } },
-        async { Ok(store::principal_changes(tx, &[loan.loan_id], &[from]).await?) },
+    let mut all = books_of_all(tx, &[Asked { loan, day, with_receipts }]).await?;
+    Ok(all.pop().expect("there are books for every loan that is asked for"))
+}
+
+/// A loan whose books are asked for.
+pub(crate) struct Asked<'l> {
+    pub loan: &'l Loan,
+    pub day: Date,
+    pub with_receipts: bool,
+}
+
+/// The books and balances of many loans, in the order given, by a handful of statements in one round trip.
+pub(crate) async fn books_of_all(tx: &Tx, asked: &[Asked<'_>]) -> Result<Vec<(Books, Balances)>, LendingError> {
+    let mut from = Vec::with_capacity(asked.len());
+    for Asked { loan, day, .. } in asked {
+        let (_, accrued_to) = loan.funded().ok_or(LendingError::NotFunded)?;
+        from.push(period_start(loan, (*day).min(accrued_to)));
+    }
+    let loans: Vec<_> = asked.iter().map(|asked| (asked.loan.loan_id, asked.loan.currency)).collect();
+    let ids: Vec<Uuid> = loans.iter().map(|(loan_id, _)| *loan_id).collect();
+    let with_receipts: Vec<&Loan> = asked.iter().filter(|asked| asked.with_receipts).map(|asked| asked.loan).collect();
+    let (balances, mut receipts, changes) = try_join!(
+        async { Ok::<_, LendingError>(onceward_ledger::balances_of_all(tx, &loans).await?) },
+        receipts_of_all(tx, &with_receipts),
+        async { Ok(store::principal_changes(tx, &ids, &from).await?) },
     )?;
-    let changes = changes.into_iter().map(|(_, day, change)| (day, change)).collect();
-    let books = Books {
-        principal: history(from, balances.get(Account::LoanPrincipal), changes)?,
-        interest_receivable: balances.get(Account::InterestReceivable),
-        accrued_to,
-        fees_receivable: balances.get(Account::FeesReceivable),
-        receipts,
-        escrow_deposited,
-        escrow_balance: balances.normal(Account::EscrowLiability)?,
-        suspense: balances.normal(Account::Suspense)?,
-    };
-    Ok((books, balances))
+    let mut changes_of: HashMap<Uuid, Vec<(Date, Minor)>> = HashMap::new();
+    for (loan_id, day, change) in changes {
+        changes_of.entry(loan_id).or_default().push((day, change));
+    }
+    let mut all = Vec::with_capacity(asked.len());
+    for ((Asked { loan, .. }, from), balances) in asked.iter().zip(from).zip(balances) {
+        let changes = changes_of.remove(&loan.loan_id).unwrap_or_default();
+        let (receipts, escrow_deposited) = receipts.remove(&loan.loan_id).unwrap_or_default();
+        let (_, accrued_to) = loan.funded().ok_or(LendingError::NotFunded)?;
+        let books = Books {
+            principal: history(from, balances.get(Account::LoanPrincipal), changes)?,
+            interest_receivable: balances.get(Account::InterestReceivable),
+            accrued_to,
+            fees_receivable: balances.get(Account::FeesReceivable),
+            receipts,
+            escrow_deposited,
+            escrow_balance: balances.normal(Account::EscrowLiability)?,
+            suspense: balances.normal(Account::Suspense)?,
+        };
+        all.push((books, balances));
+    }
+    Ok(all)
 }
 
 /// What came for the instalments of the schedule in force, and for escrow since then.
 pub(super) async fn receipts(tx: &Tx, loan: &Loan) -> Result<(Vec<Receipt>, Minor), LendingError> {
-    let received = store::received(tx, loan.loan_id).await?;
-    let escrow = Minor::sum(received.iter().map(|receipt| receipt.for_escrow))?.checked_sub(loan.escrow_before)?;
-    let mut receipts: Vec<Receipt> =
-        received.iter().map(|receipt| Receipt { on: receipt.day, amount: receipt.for_instalments }).collect();
-    if !loan.received_before.is_zero() {
-        // It paid the instalments of earlier schedules and is not there for these.
-        receipts.push(Receipt { on: loan.calendar.funded_on(), amount: loan.received_before.checked_neg()? });
+    Ok(receipts_of_all(tx, &[loan]).await?.remove(&loan.loan_id).unwrap_or_default())
+}
+
+async fn receipts_of_all(tx: &Tx, loans: &[&Loan]) -> Result<HashMap<Uuid, (Vec<Receipt>, Minor)>, LendingError> {
+    if loans.is_empty() {
+        return Ok(HashMap::new());
     }
-    Ok((receipts, escrow))
+    let ids: Vec<Uuid> = loans.iter().map(|loan| loan.loan_id).collect();
+    let mut all: HashMap<Uuid, (Vec<Receipt>, Minor)> = HashMap::with_capacity(loans.len());
+    for loan in loans {
+        let (receipts, escrow) = all.entry(loan.loan_id).or_default();
+        *escrow = loan.escrow_before.checked_neg()?;
+        if !loan.received_before.is_zero() {
+            // It paid the instalments of earlier schedules and is not there for these.
+            receipts.push(Receipt { on: loan.calendar.funded_on(), amount: loan.received_before.checked_neg()? });
+        }
+    }
+    for received in store::received(tx, &ids).await? {
+        let (receipts, escrow) = all.entry(received.loan_id).or_default();
+        receipts.push(Receipt { on: received.day, amount: received.for_instalments });
+        *escrow = escrow.checked_add(received.for_escrow)?;
+    }
+    Ok(all)
 }
 
 /// What each loan owed over time, from the beginning of the period in which its day is.

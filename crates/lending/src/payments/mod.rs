@@ -22,6 +22,7 @@ mod provider;
 mod routes;
 mod rules;
 mod store;
+mod waves;
 
 pub(crate) use consumers::consumers;
 pub(crate) use routes::routes;

@@ -5,6 +5,7 @@ mod commands;
 mod dlq;
 mod doctor;
 mod health;
+mod keys;
 mod letters;
 mod outbox;
 mod payments;
@@ -12,6 +13,7 @@ mod plug;
 #[path = "../../src/services.rs"]
 mod services;
 mod settings;
+mod slo;
 mod support;
 mod telemetry;
 mod topology;

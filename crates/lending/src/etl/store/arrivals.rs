@@ -35,7 +35,7 @@ const NOTE: &str = "
                WHERE c.loan_id = t.loan_id AND c.changed_at >= t.start
                  AND c.changed_at < t.start + make_interval(mins => $5))
         FROM touched t
-        ON CONFLICT (tenant_id, window_start, loan_id)
+        ON CONFLICT (window_start, tenant_id, loan_id)
             DO UPDATE SET events = excluded.events, stale = true WHERE l.events <> excluded.events
         RETURNING loan_id, window_start)
     SELECT (SELECT count(*) FROM arrived), last.posted_at, last.id,

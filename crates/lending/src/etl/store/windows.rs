@@ -15,7 +15,7 @@ const LOCK_SHARDS: &str =
 const OPEN: &str = "
     INSERT INTO lending.etl_window AS w (tenant_id, window_start, window_end, shards)
     SELECT $1, s.start, s.start + make_interval(mins => $3), $4 FROM unnest($2::timestamptz[]) AS s (start) ORDER BY s.start
-    ON CONFLICT (tenant_id, window_start) DO UPDATE
+    ON CONFLICT (window_start, tenant_id) DO UPDATE
         SET generation = w.generation + 1, state = 'running', opened_at = now(), completed_at = NULL
         WHERE EXISTS (SELECT FROM lending.etl_loan l WHERE l.window_start = w.window_start AND l.stale)
     RETURNING window_start";
@@ -30,7 +30,7 @@ const OPEN_SHARDS: &str = "
           AND (w.generation = 1 OR EXISTS (
               SELECT FROM lending.etl_loan l
               WHERE l.window_start = w.window_start AND l.stale AND lending.etl_shard_of(l.loan_id, w.shards) = n.shard))
-        ON CONFLICT (tenant_id, window_start, shard) DO UPDATE
+        ON CONFLICT (window_start, tenant_id, shard) DO UPDATE
             SET generation = excluded.generation, state = 'pending', done_at = NULL
         RETURNING window_start, shard, generation)
     SELECT window_start, generation, array_agg(shard ORDER BY shard) FROM opened

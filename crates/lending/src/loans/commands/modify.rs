@@ -32,7 +32,7 @@ pub(super) async fn modify(
     };
     let schedule = amortise(balances.get(Account::LoanPrincipal), &loan.policy, &loan.calendar)?;
     store::replace_schedule(tx, loan.loan_id, &schedule).await?;
-    let received = store::received(tx, loan.loan_id).await?;
+    let received = store::received(tx, &[loan.loan_id]).await?;
     loan.received_before = Minor::sum(received.iter().map(|receipt| receipt.for_instalments))?;
     loan.escrow_before = Minor::sum(received.iter().map(|receipt| receipt.for_escrow))?;
     loan.schedule_no += 1;

@@ -15,15 +15,15 @@ const PRINCIPAL_CHANGES: &str = "SELECT e.loan_id, e.effective_date, sum(n.debit
      WHERE e.finalized_at IS NOT NULL AND n.account = 'loan_principal' \
      GROUP BY e.loan_id, e.effective_date ORDER BY e.loan_id, e.effective_date";
 // What is taken back counts on the day of what it takes back.
-const RECEIVED: &str = "SELECT coalesce(o.effective_date, e.effective_date) AS day, \
+const RECEIVED: &str = "SELECT e.loan_id, coalesce(o.effective_date, e.effective_date) AS day, \
          coalesce(sum(n.credit_minor - n.debit_minor) FILTER (WHERE n.account <> 'escrow_liability'), 0)::bigint, \
          coalesce(sum(n.credit_minor - n.debit_minor) FILTER (WHERE n.account = 'escrow_liability'), 0)::bigint \
      FROM ledger.ledger_event e \
      LEFT JOIN ledger.ledger_event o ON o.tenant_id = e.tenant_id AND o.event_id = e.reverses \
      JOIN ledger.ledger_entry n ON n.tenant_id = e.tenant_id AND n.event_id = e.event_id \
-     WHERE e.loan_id = $1 AND e.finalized_at IS NOT NULL AND coalesce(o.schema, e.schema) = $2 \
+     WHERE e.loan_id = ANY ($1) AND e.finalized_at IS NOT NULL AND coalesce(o.schema, e.schema) = $2 \
        AND n.account IN ('loan_principal', 'interest_receivable', 'fees_receivable', 'suspense', 'escrow_liability') \
-     GROUP BY 1 ORDER BY 1";
+     GROUP BY 1, 2 ORDER BY 1, 2";
 
 /// The principal of each loan after all that was posted.
 pub(crate) async fn principal_balances(tx: &Tx, loans: &[Uuid]) -> Result<Vec<(Uuid, Minor)>, DbError> {
@@ -43,6 +43,7 @@ pub(crate) async fn principal_changes(
 
 /// What came in on a day.
 pub(crate) struct Received {
+    pub loan_id: Uuid,
     pub day: Date,
     /// For interest, principal and fees, or held for them.
     pub for_instalments: Minor,
@@ -50,8 +51,13 @@ pub(crate) struct Received {
 }
 
 /// What came in by payments, less what went back.
-pub(crate) async fn received(tx: &Tx, loan_id: Uuid) -> Result<Vec<Received>, DbError> {
-    let rows = tx.query(RECEIVED, &[&loan_id, &postings::PAYMENT]).await?;
-    let read = |row: &onceward::Row| Received { day: row.get(0), for_instalments: row.get(1), for_escrow: row.get(2) };
+pub(crate) async fn received(tx: &Tx, loans: &[Uuid]) -> Result<Vec<Received>, DbError> {
+    let rows = tx.query(RECEIVED, &[&loans, &postings::PAYMENT]).await?;
+    let read = |row: &onceward::Row| Received {
+        loan_id: row.get(0),
+        day: row.get(1),
+        for_instalments: row.get(2),
+        for_escrow: row.get(3),
+    };
     Ok(rows.iter().map(read).collect())
 }

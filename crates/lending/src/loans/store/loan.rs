@@ -24,6 +24,8 @@ macro_rules! select_loans {
 const FIND: &str = select_loans!("WHERE loan_id = $1");
 // Weaker than FOR UPDATE: rows that refer to the loan can still be inserted by others.
 const LOCK: &str = select_loans!("WHERE loan_id = $1 FOR NO KEY UPDATE");
+// In one order, so that two who lock several wait for each other in one direction only.
+const LOCK_ALL: &str = select_loans!("WHERE loan_id = ANY ($1) ORDER BY loan_id FOR NO KEY UPDATE");
 const LIST: &str = select_loans!(
     "WHERE ($1::text IS NULL OR status = $1) AND ($2::uuid IS NULL OR borrower_entity_id = $2) \
      AND ($3::uuid IS NULL OR loan_id > $3) ORDER BY loan_id LIMIT $4"
@@ -55,6 +57,11 @@ pub async fn find_loan(tx: &Tx, loan_id: Uuid) -> Result<Option<Loan>, DbError> 
 /// The loan, locked until the transaction ends. Whatever changes it or posts to it begins with this.
 pub async fn lock_loan(tx: &Tx, loan_id: Uuid) -> Result<Option<Loan>, DbError> {
     tx.query_opt(LOCK, &[&loan_id]).await?.map(|row| read(&row)).transpose()
+}
+
+/// Many loans, locked in one order. Those that there are.
+pub(crate) async fn lock_loans(tx: &Tx, loan_ids: &[Uuid]) -> Result<Vec<Loan>, DbError> {
+    tx.query(LOCK_ALL, &[&loan_ids]).await?.iter().map(read).collect()
 }
 
 /// What to list.

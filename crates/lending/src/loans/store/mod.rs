@@ -10,7 +10,8 @@ mod schedule;
 pub(crate) use books::{principal_balances, principal_changes, received};
 pub(crate) use borrower::{Borrower, NewBorrower, find_borrower, has_borrower, insert_borrower};
 pub(crate) use loan::{
-    Filter, any_unserviced, insert_loan, list_loans, save_loan, set_accrued_to, set_serviced_to, take_unserviced,
+    Filter, any_unserviced, insert_loan, list_loans, lock_loans, save_loan, set_accrued_to, set_serviced_to,
+    take_unserviced,
 };
 pub use loan::{find_loan, lock_loan};
 pub(crate) use product::{find_product, insert_product};

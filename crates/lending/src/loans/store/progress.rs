@@ -10,10 +10,10 @@ const KNOWN: &str = "SELECT correlation_id, kind, subject_id, state, detail, upd
      WHERE kind = $1 AND request_key = $2 AND state <> 'refused'";
 const REFUSED: &str = "SELECT count(*) FROM lending.command_status WHERE kind = $1 AND request_key = $2";
 const BEGIN: &str = "INSERT INTO lending.command_status (tenant_id, correlation_id, kind, subject_id, state, request_key) \
-     VALUES ($1, $2, $3, $4, 'processing', $5) ON CONFLICT (tenant_id, correlation_id, kind, subject_id) DO UPDATE \
+     VALUES ($1, $2, $3, $4, 'processing', $5) ON CONFLICT (correlation_id, tenant_id, kind, subject_id) DO UPDATE \
      SET state = 'processing', detail = NULL, request_key = excluded.request_key, created_at = clock_timestamp(), updated_at = clock_timestamp()";
 const SETTLE: &str = "INSERT INTO lending.command_status (tenant_id, correlation_id, kind, subject_id, state, detail) \
-     VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (tenant_id, correlation_id, kind, subject_id) DO UPDATE \
+     VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (correlation_id, tenant_id, kind, subject_id) DO UPDATE \
      SET state = excluded.state, detail = excluded.detail, updated_at = clock_timestamp()";
 const LATEST: &str = "SELECT correlation_id, kind, subject_id, state, detail, updated_at FROM lending.command_status \
      WHERE subject_id = $1 AND kind = ANY ($2) ORDER BY created_at DESC, updated_at DESC LIMIT 1";

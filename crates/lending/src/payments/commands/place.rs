@@ -45,8 +45,12 @@ pub(crate) async fn books_now(
     schedule: &Schedule,
     day: Date,
 ) -> Result<(Books, Balances), LendingError> {
-    let something_is_due = !schedule.due_by(day).is_empty();
-    loans::books_and_balances(tx, loan, day, something_is_due).await
+    loans::books_and_balances(tx, loan, day, something_is_due(schedule, day)).await
+}
+
+/// Whether what came before can have paid anything.
+pub(crate) fn something_is_due(schedule: &Schedule, day: Date) -> bool {
+    !schedule.due_by(day).is_empty()
 }
 
 /// The same on a day behind which there is more, such as a disbursement from escrow.

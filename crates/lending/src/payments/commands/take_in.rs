@@ -6,7 +6,7 @@ use crate::payments::{
     metrics,
     provider::Claim,
     rules::Reason,
-    store::{self, Known, NewConflict, NewIntake},
+    store::{self, Decision, Known, NewConflict, NewIntake},
 };
 use jiff::Timestamp;
 use onceward::{Tx, outbox};
@@ -33,15 +33,17 @@ pub(crate) enum Taken {
 
 /// Takes in one claim.
 pub(crate) async fn take_in(tx: &mut Tx, claim: Claim, received_at: Timestamp) -> Result<Taken, LendingError> {
-    let mut taken = take_all_in(tx, vec![(Uuid::now_v7(), claim)], received_at).await?;
+    let mut taken = take_all_in(tx, vec![(Uuid::now_v7(), claim)], received_at, &|_, _| {}).await?;
     Ok(taken.pop().expect("there is an outcome for every claim"))
 }
 
-/// Takes in many, and tells of each, in their order. Each brings the id that it will have.
+/// Takes in many, and tells of each, in their order. Each brings the id that it will have; `enter` is called with its number
+/// before anything is published for it.
 pub(crate) async fn take_all_in(
     tx: &mut Tx,
     claims: Vec<(Uuid, Claim)>,
     received_at: Timestamp,
+    enter: &(dyn Fn(&mut Tx, usize) + Sync),
 ) -> Result<Vec<Taken>, LendingError> {
     let new: Vec<NewIntake> = claims
         .into_iter()
@@ -55,7 +57,8 @@ pub(crate) async fn take_all_in(
     let known = if others.is_empty() { Vec::new() } else { store::find_known(tx, &others).await? };
     let mut known = known.into_iter();
     let mut taken = Vec::with_capacity(new.len());
-    for new in &new {
+    for (nth, new) in new.iter().enumerate() {
+        enter(tx, nth);
         taken.push(if fresh.contains(&new.payment_id) {
             accept(tx, new, received_at).await?
         } else {
@@ -94,7 +97,9 @@ async fn accept(tx: &mut Tx, new: &NewIntake, received_at: Timestamp) -> Result<
 /// have it fail.
 async fn fail_at_the_door(tx: &mut Tx, new: &NewIntake) -> Result<(), LendingError> {
     let (payment_id, loan_id, reason) = (new.payment_id, new.claim.loan_id, Reason::Currency.as_str());
-    store::save_validation(tx, payment_id, Some(reason), &new.claim.hints, new.effective_date).await?;
+    let (hints, effective_date) = (&new.claim.hints, new.effective_date);
+    let decision = Decision { payment_id, reason: Some(reason), hints, effective_date };
+    store::save_validations(tx, &[decision]).await?;
     let entry = Entry::new("payment_failed").object("payment", payment_id).loan(loan_id);
     audit::record(tx, entry.payload(json!({ "reason": reason })))?;
     let failed = PaymentFailed { payment_id, loan_id, reason: reason.to_owned(), retry_after: None };

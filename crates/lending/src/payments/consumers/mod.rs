@@ -8,8 +8,12 @@ mod on_raw;
 mod on_received;
 mod on_validated;
 
-use super::commands::place::Schedules;
+use super::{
+    commands::place::Schedules,
+    events::{PaymentFailed, PaymentPosted, PaymentReposted, PaymentReturned, SuspenseAllocated},
+};
 use crate::Settings;
+use on_event::OnFact;
 use onceward::{Consumer, Service};
 use std::sync::Arc;
 
@@ -18,20 +22,20 @@ pub(crate) fn consumers(service: Service, settings: &Arc<Settings>) -> Service {
     let poster = Consumer::transactional("post-payments", "q.payments.validated")
         .prefetch(settings.poster_batch)
         .concurrency(settings.poster_concurrency)
-        .on(on_validated::OnValidated { schedules: schedules.clone() });
+        .on_batch(on_validated::OnValidated { schedules: schedules.clone() });
     let validator = Consumer::transactional("validate-payments", "q.payments.received")
-        .on(on_received::OnReceived { settings: settings.clone() });
+        .on_batch(on_received::OnReceived { settings: settings.clone() });
     let reposter = Consumer::transactional("repost-payments", "q.payments.post")
         .prefetch(settings.poster_batch)
         .on(on_post::OnPost { schedules: schedules.clone() });
     let audit = Consumer::transactional("audit-payments", "q.payments.events.audit")
-        .on(on_event::OnPosted)
-        .on(on_event::OnFailed)
-        .on(on_event::OnReturned)
-        .on(on_event::OnReposted)
-        .on(on_event::OnAllocated);
+        .on_batch(OnFact::<PaymentPosted>::new())
+        .on_batch(OnFact::<PaymentFailed>::new())
+        .on_batch(OnFact::<PaymentReturned>::new())
+        .on_batch(OnFact::<PaymentReposted>::new())
+        .on_batch(OnFact::<SuspenseAllocated>::new());
     service
-        .consumer(Consumer::transactional("take-payments-in", "q.payments.intake").on(on_raw::OnRaw))
+        .consumer(Consumer::transactional("take-payments-in", "q.payments.intake").on_batch(on_raw::OnRaw))
         .consumer(Consumer::transactional("process-payments", "payment.process.v1").on(on_process::OnProcess))
         .consumer(validator)
         .consumer(poster)

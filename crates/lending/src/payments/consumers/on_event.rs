@@ -2,64 +2,92 @@
 
 use crate::payments::{
     events::{PaymentFailed, PaymentPosted, PaymentReposted, PaymentReturned, SuspenseAllocated},
-    metrics, store,
+    metrics,
+    store::{self, Seen},
 };
-use onceward::{Failure, Handler, Received, Tx};
+use jiff::Timestamp;
+use onceward::{BatchHandler, Event, Failure, InBatch, Received, Tx};
+use std::marker::PhantomData;
+use uuid::Uuid;
 
-pub(crate) struct OnPosted;
-pub(crate) struct OnFailed;
-pub(crate) struct OnReturned;
-pub(crate) struct OnReposted;
-pub(crate) struct OnAllocated;
+/// Notes facts of one kind.
+pub(crate) struct OnFact<F>(PhantomData<fn(F)>);
 
-/// `None`: it was seen before.
-macro_rules! note {
-    ($tx:ident, $received:ident, $payment:expr) => {
-        store::note_event($tx, $received.envelope, $payment, $received.event.loan_id).await?
-    };
-}
-
-impl Handler for OnPosted {
-    type Event = PaymentPosted;
-
-    async fn handle(&self, tx: &mut Tx, received: &Received<'_, PaymentPosted>) -> Result<(), Failure> {
-        if let Some(received_at) = note!(tx, received, Some(received.event.payment_id)) {
-            metrics::outbox_published();
-            metrics::posted(received_at, received.envelope.occurred_at);
-        }
-        Ok(())
+impl<F> OnFact<F> {
+    pub(crate) fn new() -> Self {
+        Self(PhantomData)
     }
 }
 
-impl Handler for OnFailed {
-    type Event = PaymentFailed;
+/// A fact about a payment, or about a loan.
+pub(crate) trait Fact: Event {
+    /// The payment, if it is about one, and the loan.
+    fn about(&self) -> (Option<Uuid>, Uuid);
 
-    async fn handle(&self, tx: &mut Tx, received: &Received<'_, PaymentFailed>) -> Result<(), Failure> {
-        if note!(tx, received, Some(received.event.payment_id)).is_some() {
-            metrics::outbox_published();
-            metrics::failed(&received.event.reason);
-        }
-        Ok(())
+    /// What is counted when it is seen for the first time.
+    fn count(_received: &Received<'_, Self>, _received_at: Option<Timestamp>)
+    where
+        Self: Sized,
+    {
     }
 }
 
-/// Facts that are only noted.
-macro_rules! noted {
-    ($handler:ty, $event:ty, $payment:expr) => {
-        impl Handler for $handler {
-            type Event = $event;
+impl<F: Fact> BatchHandler for OnFact<F> {
+    type Event = F;
 
-            async fn handle(&self, tx: &mut Tx, received: &Received<'_, $event>) -> Result<(), Failure> {
-                let payment: fn(&$event) -> Option<uuid::Uuid> = $payment;
-                if note!(tx, received, payment(&received.event)).is_some() {
-                    metrics::outbox_published();
-                }
-                Ok(())
+    async fn handle_all(&self, tx: &mut Tx, batch: &[InBatch<'_, F>]) -> Result<(), Failure> {
+        let seen: Vec<Seen<'_>> = batch
+            .iter()
+            .map(|message| {
+                let (payment_id, loan_id) = message.received.event.about();
+                Seen { envelope: message.received.envelope, payment_id, loan_id }
+            })
+            .collect();
+        let mut fresh = store::note_events(tx, &seen).await?;
+        for message in batch {
+            if let Some(received_at) = fresh.remove(&message.received.envelope.event_id) {
+                metrics::outbox_published();
+                F::count(&message.received, received_at);
             }
         }
-    };
+        Ok(())
+    }
 }
 
-noted!(OnReturned, PaymentReturned, |event| Some(event.payment_id));
-noted!(OnReposted, PaymentReposted, |event| Some(event.payment_id));
-noted!(OnAllocated, SuspenseAllocated, |_| None);
+impl Fact for PaymentPosted {
+    fn about(&self) -> (Option<Uuid>, Uuid) {
+        (Some(self.payment_id), self.loan_id)
+    }
+
+    fn count(received: &Received<'_, Self>, received_at: Option<Timestamp>) {
+        metrics::posted(received_at, received.envelope.occurred_at);
+    }
+}
+
+impl Fact for PaymentFailed {
+    fn about(&self) -> (Option<Uuid>, Uuid) {
+        (Some(self.payment_id), self.loan_id)
+    }
+
+    fn count(received: &Received<'_, Self>, _received_at: Option<Timestamp>) {
+        metrics::failed(&received.event.reason);
+    }
+}
+
+impl Fact for PaymentReturned {
+    fn about(&self) -> (Option<Uuid>, Uuid) {
+        (Some(self.payment_id), self.loan_id)
+    }
+}
+
+impl Fact for PaymentReposted {
+    fn about(&self) -> (Option<Uuid>, Uuid) {
+        (Some(self.payment_id), self.loan_id)
+    }
+}
+
+impl Fact for SuspenseAllocated {
+    fn about(&self) -> (Option<Uuid>, Uuid) {
+        (None, self.loan_id)
+    }
+}

@@ -31,7 +31,7 @@ impl Handler for OnProcess {
         };
         // It was received when it was asked for, however long the message took.
         let received_at = received.envelope.occurred_at;
-        let taken = take_all_in(tx, vec![(asked.payment_id, claim)], received_at).await?.pop();
+        let taken = take_all_in(tx, vec![(asked.payment_id, claim)], received_at, &|_, _| {}).await?.pop();
         let (state, detail) = match taken {
             Some(Taken::NoLoan { loan_id }) => (State::Refused, Some(LendingError::LoanMissing(loan_id).to_string())),
             Some(Taken::NoProvider { .. }) => (State::Refused, Some("payments are not taken directly here".to_owned())),

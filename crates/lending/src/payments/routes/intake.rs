@@ -85,7 +85,7 @@ async fn take_file(file: &Raw, command: Command) -> Result<Response, Problem> {
     let claims: Vec<(Uuid, Claim)> =
         lines.iter().filter_map(|line| Some((Uuid::now_v7(), line.read.as_ref().ok()?.clone()))).collect();
     let Command { mut tx, .. } = command;
-    let mut taken = take_all_in(&mut tx, claims, Timestamp::now()).await?.into_iter();
+    let mut taken = take_all_in(&mut tx, claims, Timestamp::now(), &|_, _| {}).await?.into_iter();
     tx.commit().await?;
     let results: Vec<Value> = lines
         .into_iter()

@@ -10,7 +10,7 @@ use uuid::Uuid;
 const NOTE: &str = "
     INSERT INTO lending.payment_conflict AS c (tenant_id, conflict_id, payment_id, idempotency_key, differs, raw_payload)
     VALUES ($1, $2, $3, $4, $5, $6)
-    ON CONFLICT (tenant_id, payment_id, idempotency_key)
+    ON CONFLICT (payment_id, tenant_id, idempotency_key)
         DO UPDATE SET times = c.times + 1, last_seen_at = now()
     RETURNING conflict_id, times";
 const LIST: &str = "

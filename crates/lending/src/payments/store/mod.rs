@@ -12,6 +12,6 @@ pub(crate) use conflict::{NewConflict, find_conflict, list_conflicts, note_confl
 pub(crate) use intake::{Known, NewIntake, find_known, insert_intakes};
 pub(crate) use posting::*;
 pub(crate) use provider::{has_provider, secrets, set_secret};
-pub(crate) use seen::note_event;
-pub(crate) use validation::{Validation, load_validation, save_validation};
+pub(crate) use seen::{Seen, note_events};
+pub(crate) use validation::{Decision, Validation, load_validations, save_validations};
 pub(crate) use view::{Whole, find_whole};

@@ -7,11 +7,13 @@ use onceward::{DbError, Row, Tx, db::ToSql};
 use onceward_money::Minor;
 use postgres_types::Json;
 use serde_json::{Map, Value};
+use std::collections::HashMap;
 use uuid::Uuid;
 
-/// `later`: the loan's books hold something that takes effect after the payment.
+/// `later`: the loan's books hold something that takes effect after the payment. CASE, because behind row-level security
+/// `coalesce` keeps a condition out of the index.
 const STATE: &str = "
-    SELECT i.loan_id, i.amount_minor, d.effective_date, v.is_valid, v.validated_at, v.allocation_hints,
+    SELECT i.payment_id, i.loan_id, i.amount_minor, d.effective_date, v.is_valid, v.validated_at, v.allocation_hints,
         p.event_id IS NOT NULL AS posted,
         EXISTS (SELECT FROM ledger.ledger_event e
                 WHERE e.tenant_id = i.tenant_id AND e.loan_id = i.loan_id AND e.effective_date > d.effective_date
@@ -19,11 +21,14 @@ const STATE: &str = "
     FROM lending.payment_intake i
     LEFT JOIN lending.payment_validation v ON v.tenant_id = i.tenant_id AND v.payment_id = i.payment_id
     LEFT JOIN lending.payment_posting p ON p.tenant_id = i.tenant_id AND p.payment_id = i.payment_id
-    CROSS JOIN LATERAL (SELECT coalesce(v.effective_date, i.effective_date) AS effective_date) d
-    WHERE i.payment_id = $1";
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN v.effective_date IS NULL THEN i.effective_date ELSE v.effective_date END AS effective_date) d
+    WHERE i.payment_id = ANY ($1)";
 const INSERT_POSTING: &str = "
     INSERT INTO lending.payment_posting (tenant_id, payment_id, event_id, applied, new_balances, held)
-    VALUES ($1, $2, $3, $4, $5, $6)";
+    SELECT $1, n.payment_id, n.event_id, n.applied, n.new_balances, n.held
+    FROM unnest($2::uuid[], $3::uuid[], $4::jsonb[], $5::jsonb[], $6::bool[])
+        AS n (payment_id, event_id, applied, new_balances, held)";
 const INSERT_REPOST: &str = "
     INSERT INTO lending.payment_repost (tenant_id, payment_id, version, event_id, replaces, reversal_id, applied, replay)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8)";
@@ -85,12 +90,18 @@ pub(crate) struct State {
 }
 
 pub(crate) async fn posting_state(tx: &Tx, payment_id: Uuid) -> Result<Option<State>, DbError> {
-    let Some(row) = tx.query_opt(STATE, &[&payment_id]).await? else {
-        return Ok(None);
-    };
+    Ok(posting_states(tx, &[payment_id]).await?.remove(&payment_id))
+}
+
+/// How each of `payments` stands.
+pub(crate) async fn posting_states(tx: &Tx, payments: &[Uuid]) -> Result<HashMap<Uuid, State>, DbError> {
+    tx.query(STATE, &[&payments]).await?.iter().map(|row| Ok((row.get("payment_id"), read_state(row)?))).collect()
+}
+
+fn read_state(row: &Row) -> Result<State, DbError> {
     let hints = row.try_get::<_, Option<Json<_>>>("allocation_hints")?.map(|Json(hints)| hints);
     let good = row.get::<_, Option<bool>>("is_valid") == Some(true);
-    Ok(Some(State {
+    Ok(State {
         loan_id: row.get("loan_id"),
         amount: row.get("amount_minor"),
         effective_date: row.get("effective_date"),
@@ -98,21 +109,26 @@ pub(crate) async fn posting_state(tx: &Tx, payment_id: Uuid) -> Result<Option<St
         validated_at: row.get::<_, Option<Timestamp>>("validated_at").filter(|_| good),
         posted: row.get("posted"),
         later: row.get("later"),
-    }))
+    })
 }
 
-pub(crate) async fn insert_posting(
-    tx: &Tx,
-    payment_id: Uuid,
-    event_id: Uuid,
-    applied: &[Allocation],
-    new_balances: NewBalances,
-    held: bool,
-) -> Result<(), DbError> {
+/// A payment that is posted now.
+pub(crate) struct Posting {
+    pub payment_id: Uuid,
+    pub event_id: Uuid,
+    pub applied: Vec<Allocation>,
+    pub new_balances: NewBalances,
+    pub held: bool,
+}
+
+pub(crate) async fn insert_postings(tx: &Tx, postings: &[Posting]) -> Result<(), DbError> {
     let tenant = tx.tenant()?.as_str();
-    let params: [&(dyn ToSql + Sync); 6] =
-        [&tenant, &payment_id, &event_id, &Json(applied), &Json(new_balances), &held];
-    tx.execute(INSERT_POSTING, &params).await.map(drop)
+    let payments: Vec<Uuid> = postings.iter().map(|posting| posting.payment_id).collect();
+    let events: Vec<Uuid> = postings.iter().map(|posting| posting.event_id).collect();
+    let applied: Vec<Json<&[Allocation]>> = postings.iter().map(|posting| Json(posting.applied.as_slice())).collect();
+    let balances: Vec<Json<NewBalances>> = postings.iter().map(|posting| Json(posting.new_balances)).collect();
+    let held: Vec<bool> = postings.iter().map(|posting| posting.held).collect();
+    tx.execute(INSERT_POSTING, &[&tenant, &payments, &events, &applied, &balances, &held]).await.map(drop)
 }
 
 /// A payment that is in the ledger.

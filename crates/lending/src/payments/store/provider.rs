@@ -8,7 +8,7 @@ const SECRETS: &str = "
 /// The secret before stays good until the next one comes.
 const SET: &str = "
     INSERT INTO lending.provider_account AS a (tenant_id, provider_code, webhook_secret) VALUES ($1, $2, $3)
-    ON CONFLICT (tenant_id, provider_code) DO UPDATE
+    ON CONFLICT (provider_code, tenant_id) DO UPDATE
         SET previous_secret = a.webhook_secret, webhook_secret = excluded.webhook_secret
         WHERE a.webhook_secret <> excluded.webhook_secret";
 

@@ -2,24 +2,34 @@
 
 use jiff::Timestamp;
 use onceward::{DbError, Envelope, Tx};
+use std::collections::HashMap;
 use uuid::Uuid;
 
 const NOTE: &str = "
-    INSERT INTO lending.payment_event (tenant_id, event_id, event_type, payment_id, loan_id, occurred_at)
-    VALUES ($1, $2, $3, $4, $5, $6)
-    ON CONFLICT DO NOTHING
-    RETURNING (SELECT i.received_at FROM lending.payment_intake i WHERE i.tenant_id = $1 AND i.payment_id = $4)";
+    WITH fresh AS (
+        INSERT INTO lending.payment_event (tenant_id, event_id, event_type, payment_id, loan_id, occurred_at)
+        SELECT $1, n.event_id, n.event_type, n.payment_id, n.loan_id, n.occurred_at
+        FROM unnest($2::uuid[], $3::text[], $4::uuid[], $5::uuid[], $6::timestamptz[])
+            AS n (event_id, event_type, payment_id, loan_id, occurred_at)
+        ON CONFLICT DO NOTHING
+        RETURNING event_id, payment_id)
+    SELECT f.event_id, i.received_at FROM fresh f LEFT JOIN lending.payment_intake i ON i.payment_id = f.payment_id";
 
-/// Notes a fact. `None`: it was seen before; else when its payment was received, if it is about one.
-pub(crate) async fn note_event(
-    tx: &Tx,
-    envelope: &Envelope,
-    payment_id: Option<Uuid>,
-    loan_id: Uuid,
-) -> Result<Option<Option<Timestamp>>, DbError> {
+/// A fact that was seen.
+pub(crate) struct Seen<'e> {
+    pub envelope: &'e Envelope,
+    pub payment_id: Option<Uuid>,
+    pub loan_id: Uuid,
+}
+
+/// Notes facts. Gives those that were not seen before, each with when its payment was received, if it is about one.
+pub(crate) async fn note_events(tx: &Tx, seen: &[Seen<'_>]) -> Result<HashMap<Uuid, Option<Timestamp>>, DbError> {
     let tenant = tx.tenant()?.as_str();
-    let event_type = envelope.event_type.to_string();
-    let params: [&(dyn onceward::db::ToSql + Sync); 6] =
-        [&tenant, &envelope.event_id, &event_type, &payment_id, &loan_id, &envelope.occurred_at];
-    Ok(tx.query_opt(NOTE, &params).await?.map(|row| row.get(0)))
+    let ids: Vec<Uuid> = seen.iter().map(|seen| seen.envelope.event_id).collect();
+    let types: Vec<String> = seen.iter().map(|seen| seen.envelope.event_type.to_string()).collect();
+    let payments: Vec<Option<Uuid>> = seen.iter().map(|seen| seen.payment_id).collect();
+    let loans: Vec<Uuid> = seen.iter().map(|seen| seen.loan_id).collect();
+    let times: Vec<Timestamp> = seen.iter().map(|seen| seen.envelope.occurred_at).collect();
+    let rows = tx.query(NOTE, &[&tenant, &ids, &types, &payments, &loans, &times]).await?;
+    Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
 }

@@ -2,26 +2,28 @@
 
 use crate::payments::rules::LoanFacts;
 use jiff::{Timestamp, civil::Date};
-use onceward::{DbError, Tx};
+use onceward::{DbError, Row, Tx};
 use onceward_money::{Currency, Minor};
 use postgres_types::Json;
 use serde_json::{Map, Value};
+use std::collections::HashMap;
 use uuid::Uuid;
 
 const LOAD: &str = "
-    SELECT i.loan_id, i.amount_minor, i.currency, i.received_at, i.allocation_hints,
+    SELECT i.payment_id, i.loan_id, i.amount_minor, i.currency, i.received_at, i.allocation_hints,
         l.status, l.currency AS loan_currency,
         CASE WHEN l.loan_id IS NOT NULL THEN lending.borrower_eligible(l.borrower_entity_id) END AS eligible,
         v.is_valid, v.effective_date AS validated_for
     FROM lending.payment_intake i
     LEFT JOIN lending.loan l ON l.tenant_id = i.tenant_id AND l.loan_id = i.loan_id
     LEFT JOIN lending.payment_validation v ON v.tenant_id = i.tenant_id AND v.payment_id = i.payment_id
-    WHERE i.payment_id = $1";
+    WHERE i.payment_id = ANY ($1)";
 const SAVE: &str = "
     INSERT INTO lending.payment_validation AS v
         (tenant_id, payment_id, is_valid, reason, allocation_hints, effective_date)
-    VALUES ($1, $2, $3::text IS NULL, $3, $4, $5)
-    ON CONFLICT (tenant_id, payment_id) DO UPDATE SET
+    SELECT $1, n.payment_id, n.reason IS NULL, n.reason, n.hints, n.effective_date
+    FROM unnest($2::uuid[], $3::text[], $4::jsonb[], $5::date[]) AS n (payment_id, reason, hints, effective_date)
+    ON CONFLICT (payment_id, tenant_id) DO UPDATE SET
         is_valid = excluded.is_valid, reason = excluded.reason, allocation_hints = excluded.allocation_hints,
         effective_date = CASE WHEN excluded.is_valid THEN excluded.effective_date ELSE v.effective_date END,
         validated_at = now()";
@@ -38,10 +40,12 @@ pub(crate) struct Validation {
     pub decided: Option<(bool, Date)>,
 }
 
-pub(crate) async fn load_validation(tx: &Tx, payment_id: Uuid) -> Result<Option<Validation>, DbError> {
-    let Some(row) = tx.query_opt(LOAD, &[&payment_id]).await? else {
-        return Ok(None);
-    };
+/// What is known of each of `payments`.
+pub(crate) async fn load_validations(tx: &Tx, payments: &[Uuid]) -> Result<HashMap<Uuid, Validation>, DbError> {
+    tx.query(LOAD, &[&payments]).await?.iter().map(|row| Ok((row.get("payment_id"), read(row)?))).collect()
+}
+
+fn read(row: &Row) -> Result<Validation, DbError> {
     let Json(hints) = row.try_get("allocation_hints")?;
     let loan = match row.get::<_, Option<&str>>("status") {
         None => None,
@@ -51,7 +55,7 @@ pub(crate) async fn load_validation(tx: &Tx, payment_id: Uuid) -> Result<Option<
             borrower_eligible: row.get("eligible"),
         }),
     };
-    Ok(Some(Validation {
+    Ok(Validation {
         loan_id: row.get("loan_id"),
         amount: row.get("amount_minor"),
         currency: row.try_get("currency")?,
@@ -59,17 +63,23 @@ pub(crate) async fn load_validation(tx: &Tx, payment_id: Uuid) -> Result<Option<
         hints,
         loan,
         decided: row.get::<_, Option<bool>>("is_valid").zip(row.get("validated_for")),
-    }))
+    })
 }
 
-/// Without a reason, it is good. A payment that fails keeps the day for which it was once found good.
-pub(crate) async fn save_validation(
-    tx: &Tx,
-    payment_id: Uuid,
-    reason: Option<&str>,
-    hints: &Map<String, Value>,
-    effective_date: Date,
-) -> Result<(), DbError> {
+/// What was decided of a payment. Without a reason, it is good.
+pub(crate) struct Decision<'d> {
+    pub payment_id: Uuid,
+    pub reason: Option<&'d str>,
+    pub hints: &'d Map<String, Value>,
+    pub effective_date: Date,
+}
+
+/// Each payment may be there once. One that fails keeps the day for which it was once found good.
+pub(crate) async fn save_validations(tx: &Tx, decisions: &[Decision<'_>]) -> Result<(), DbError> {
     let tenant = tx.tenant()?.as_str();
-    tx.execute(SAVE, &[&tenant, &payment_id, &reason, &Json(hints), &effective_date]).await.map(drop)
+    let payments: Vec<Uuid> = decisions.iter().map(|decision| decision.payment_id).collect();
+    let reasons: Vec<Option<&str>> = decisions.iter().map(|decision| decision.reason).collect();
+    let hints: Vec<Json<&Map<String, Value>>> = decisions.iter().map(|decision| Json(decision.hints)).collect();
+    let days: Vec<Date> = decisions.iter().map(|decision| decision.effective_date).collect();
+    tx.execute(SAVE, &[&tenant, &payments, &reasons, &hints, &days]).await.map(drop)
 }
