@@ -1,5 +1,6 @@
 //! Messaging on a real PostgreSQL: what is promised, and what happens when things break.
 
+mod any;
 mod batches;
 mod collect;
 mod delays;
