@@ -19,7 +19,7 @@ const LAYERS: &[&[&str]] = &[
     &["onceward-messaging"],
     &["onceward-web"],
     &["onceward"],
-    &["onceward-lending", "onceward-documents", "onceward-adoption", "onceward-surveys"],
+    &["onceward-lending", "onceward-documents", "onceward-webhooks", "onceward-adoption", "onceward-surveys"],
     &["onceward-bench", "onceward-testkit", "onceward-example-*"],
     &["onceward-server", "onceward-transport-conformance", "xtask"],
 ];

@@ -1,0 +1,108 @@
+//! Endpoints and their secrets.
+
+use crate::{
+    Settings,
+    commands::{self, Patch},
+    error::WebhookError,
+    store::{self, Change, Endpoint},
+};
+use onceward::{DbError, prelude::*};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use std::sync::Arc;
+use uuid::Uuid;
+
+const OVERLAP_S: i64 = 24 * 60 * 60;
+
+#[derive(Deserialize)]
+pub(super) struct New {
+    url: String,
+    #[serde(default)]
+    description: String,
+    event_types: Vec<String>,
+    #[serde(default)]
+    paused: bool,
+    max_per_second: Option<i32>,
+}
+
+pub(super) async fn create(command: Command<New>, settings: Arc<Settings>) -> Result<Response, Problem> {
+    let (New { url, description, event_types, paused, max_per_second }, mut command) = command.into_parts();
+    let new = Change { url, description, event_types, paused, max_per_second };
+    let (endpoint, secret) = commands::create(&mut command.tx, &settings, new).await?;
+    let mut body = view(&command.tx, &endpoint).await?;
+    body["secret"] = secret.reveal().into();
+    command.respond(StatusCode::CREATED, &body).await
+}
+
+pub(super) async fn list(reader: Reader, most: u32) -> Result<Response, Problem> {
+    let mut endpoints = Vec::new();
+    for endpoint in store::list_endpoints(&reader.tx, i64::from(most)).await? {
+        endpoints.push(view(&reader.tx, &endpoint).await?);
+    }
+    reader.respond(&json!({ "endpoints": endpoints })).await
+}
+
+pub(super) async fn show(Path(id): Path<Uuid>, reader: Reader) -> Result<Response, Problem> {
+    let endpoint = store::find_endpoint(&reader.tx, id).await?.ok_or(WebhookError::Missing("endpoint"))?;
+    let body = view(&reader.tx, &endpoint).await?;
+    reader.respond(&body).await
+}
+
+#[derive(Deserialize)]
+pub(super) struct Changes {
+    url: Option<String>,
+    description: Option<String>,
+    event_types: Option<Vec<String>>,
+    paused: Option<bool>,
+    #[serde(default, deserialize_with = "given")]
+    max_per_second: Option<Option<i32>>,
+}
+
+/// Tells `null` from nothing.
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<i32>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}
+
+pub(super) async fn change(
+    Path(id): Path<Uuid>,
+    command: Command<Changes>,
+    settings: Arc<Settings>,
+) -> Result<Response, Problem> {
+    let (Changes { url, description, event_types, paused, max_per_second }, mut command) = command.into_parts();
+    let patch = Patch { url, description, event_types, paused, max_per_second };
+    let endpoint = commands::change(&mut command.tx, &settings, id, patch).await?;
+    let body = view(&command.tx, &endpoint).await?;
+    command.respond(StatusCode::OK, &body).await
+}
+
+pub(super) async fn remove(Path(id): Path<Uuid>, command: Command<Option<()>>) -> Result<Response, Problem> {
+    let (_, mut command) = command.into_parts();
+    commands::remove(&mut command.tx, id).await?;
+    command.respond(StatusCode::OK, &json!({ "endpoint_id": id })).await
+}
+
+#[derive(Deserialize)]
+pub(super) struct Rotate {
+    overlap_s: Option<i64>,
+}
+
+pub(super) async fn rotate(Path(id): Path<Uuid>, command: Command<Rotate>) -> Result<Response, Problem> {
+    let (Rotate { overlap_s }, mut command) = command.into_parts();
+    let secret = commands::rotate(&mut command.tx, id, overlap_s.unwrap_or(OVERLAP_S)).await?;
+    let secrets = store::show_secrets(&command.tx, id).await?;
+    let body = json!({ "endpoint_id": id, "secret": secret.reveal(), "secrets": secrets });
+    command.respond(StatusCode::OK, &body).await
+}
+
+pub(super) async fn enable(Path(id): Path<Uuid>, command: Command<Option<()>>) -> Result<Response, Problem> {
+    let (_, mut command) = command.into_parts();
+    let endpoint = commands::enable(&mut command.tx, id).await?;
+    let body = view(&command.tx, &endpoint).await?;
+    command.respond(StatusCode::OK, &body).await
+}
+
+async fn view(tx: &Tx, endpoint: &Endpoint) -> Result<Value, DbError> {
+    let mut view = json!(endpoint);
+    view["secrets"] = store::show_secrets(tx, endpoint.endpoint_id).await?;
+    Ok(view)
+}

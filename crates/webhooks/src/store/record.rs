@@ -1,0 +1,89 @@
+//! Writing down how an attempt went. Who lost his lease meanwhile changes nothing.
+
+use crate::client::Answer;
+use jiff::Timestamp;
+use onceward::{DbError, Tx};
+use std::time::Duration;
+use uuid::Uuid;
+
+const SUCCESS: &str = "
+    WITH settled AS (
+        UPDATE webhooks.delivery
+        SET state = 'delivered', settled_at = now(), leased_until = NULL, attempts = attempts + 1, tried = tried + 1
+        WHERE delivery_id = $2 AND lease = $3 AND state = 'pending' RETURNING endpoint_id, tried),
+    logged AS (
+        INSERT INTO webhooks.attempt (tenant_id, delivery_id, number, started_at, duration_ms, status, error, snippet)
+        SELECT $1, $2, s.tried, $4, $5, $6, $7, $8 FROM settled s),
+    well AS (
+        UPDATE webhooks.endpoint e SET failing_since = NULL FROM settled s
+        WHERE e.endpoint_id = s.endpoint_id AND e.failing_since IS NOT NULL)
+    SELECT FROM settled";
+const FAILURE: &str = "
+    WITH settled AS (
+        UPDATE webhooks.delivery
+        SET attempts = attempts + 1, tried = tried + 1, leased_until = NULL,
+            state = CASE WHEN $9::bigint IS NULL THEN 'failed' ELSE 'pending' END,
+            settled_at = CASE WHEN $9::bigint IS NULL THEN now() END,
+            due_at = CASE WHEN $9::bigint IS NULL THEN due_at ELSE now() + $9::bigint * interval '1 millisecond' END
+        WHERE delivery_id = $2 AND lease = $3 AND state = 'pending' RETURNING endpoint_id, tried),
+    logged AS (
+        INSERT INTO webhooks.attempt (tenant_id, delivery_id, number, started_at, duration_ms, status, error, snippet)
+        SELECT $1, $2, s.tried, $4, $5, $6, $7, $8 FROM settled s),
+    failing AS (
+        UPDATE webhooks.endpoint e SET failing_since = coalesce(e.failing_since, now()) FROM settled s
+        WHERE e.endpoint_id = s.endpoint_id RETURNING e.failing_since)
+    SELECT f.failing_since, f.failing_since <= now() - $10::int * interval '1 hour' FROM failing f";
+
+/// One try, and whose it was.
+pub(crate) struct Attempt<'a> {
+    pub delivery_id: Uuid,
+    pub lease: i32,
+    pub started_at: Timestamp,
+    pub answer: &'a Answer,
+}
+
+/// The endpoint has failed since then, and whether that is too long.
+pub(crate) struct Failing {
+    pub since: Timestamp,
+    pub too_long: bool,
+}
+
+/// `false`: somebody else has the delivery now.
+pub(crate) async fn record_success(tx: &Tx, attempt: &Attempt<'_>) -> Result<bool, DbError> {
+    let Attempt { delivery_id, lease, started_at, answer } = attempt;
+    let (took, status) = (millis(answer.took), answer.status.map(i32::from));
+    let tenant = tx.tenant()?.as_str();
+    let params: [&(dyn onceward::db::ToSql + Sync); 8] =
+        [&tenant, delivery_id, lease, started_at, &took, &status, &answer.error, &answer.snippet];
+    Ok(!tx.query(SUCCESS, &params).await?.is_empty())
+}
+
+/// Tried again after `wait`, or failed for good without one. `None`: somebody else has the delivery now.
+pub(crate) async fn record_failure(
+    tx: &Tx,
+    attempt: &Attempt<'_>,
+    wait: Option<Duration>,
+    disable_after_h: i32,
+) -> Result<Option<Failing>, DbError> {
+    let Attempt { delivery_id, lease, started_at, answer } = attempt;
+    let (took, status, wait) = (millis(answer.took), answer.status.map(i32::from), wait.map(millis));
+    let tenant = tx.tenant()?.as_str();
+    let params: [&(dyn onceward::db::ToSql + Sync); 10] = [
+        &tenant,
+        delivery_id,
+        lease,
+        started_at,
+        &took,
+        &status,
+        &answer.error,
+        &answer.snippet,
+        &wait,
+        &disable_after_h,
+    ];
+    let row = tx.query_opt(FAILURE, &params).await?;
+    Ok(row.map(|row| Failing { since: row.get(0), too_long: row.get(1) }))
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}

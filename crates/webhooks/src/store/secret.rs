@@ -1,0 +1,36 @@
+//! What messages are signed with.
+
+use crate::Secret;
+use onceward::{DbError, Tx};
+use serde_json::Value;
+use uuid::Uuid;
+
+/// More than this many are not in force at a time: each costs a signature in every message.
+const IN_FORCE_AT_MOST: i32 = 5;
+
+/// Those before it stay in force for a while, but not longer than they would have.
+const EXPIRE: &str = "
+    UPDATE webhooks.secret
+    SET expires_at = least(coalesce(expires_at, 'infinity'), now() + $2::bigint * interval '1 second') WHERE endpoint_id = $1";
+const FORGET: &str = "
+    DELETE FROM webhooks.secret s WHERE s.endpoint_id = $1 AND (s.expires_at <= now()
+        OR s.number <= (SELECT max(number) FROM webhooks.secret WHERE endpoint_id = $1) + 1 - $2)";
+const ADD: &str = "
+    INSERT INTO webhooks.secret (tenant_id, endpoint_id, number, secret)
+    SELECT $1, $2, coalesce(max(number), 0) + 1, $3 FROM webhooks.secret WHERE endpoint_id = $2";
+const SHOW: &str = "
+    SELECT coalesce(jsonb_agg(jsonb_build_object('number', number, 'created_at', created_at, 'expires_at', expires_at)
+        ORDER BY number DESC), '[]')
+    FROM webhooks.secret WHERE endpoint_id = $1 AND (expires_at IS NULL OR expires_at > now())";
+
+/// Makes `secret` the one in force. Those before it stay good for `overlap_s`.
+pub(crate) async fn add_secret(tx: &Tx, endpoint_id: Uuid, secret: &Secret, overlap_s: i64) -> Result<(), DbError> {
+    tx.execute(EXPIRE, &[&endpoint_id, &overlap_s]).await?;
+    tx.execute(FORGET, &[&endpoint_id, &IN_FORCE_AT_MOST]).await?;
+    tx.execute(ADD, &[&tx.tenant()?.as_str(), &endpoint_id, &secret.bytes()]).await.map(drop)
+}
+
+/// The numbers and times of those in force, without the secrets.
+pub(crate) async fn show_secrets(tx: &Tx, endpoint_id: Uuid) -> Result<Value, DbError> {
+    Ok(tx.query_one(SHOW, &[&endpoint_id]).await?.get(0))
+}
