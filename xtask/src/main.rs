@@ -41,7 +41,8 @@ cargo xtask tidy
 
 cargo xtask install
     Installs what building and testing need and what is missing, by Debian's packages (as root, or with a sudo that asks
-    no password) and Kafka's jars from Maven Central. Starts nothing. Elsewhere it says what to install.
+    no password) and Kafka's jars from Maven Central: also Chromium and promtool, which tests run. Starts nothing.
+    Elsewhere it says what to install.
 
 cargo xtask services up | down | status [--json]
     Private servers under target/services: PostgreSQL (as an unprivileged account when run by root), RabbitMQ, Redis and

@@ -20,7 +20,7 @@ const LAYERS: &[&[&str]] = &[
     &["onceward-web"],
     &["onceward"],
     &["onceward-lending", "onceward-documents", "onceward-webhooks", "onceward-adoption", "onceward-surveys"],
-    &["onceward-bench", "onceward-testkit", "onceward-example-*"],
+    &["onceward-bench", "onceward-browser", "onceward-testkit", "onceward-example-*"],
     &["onceward-server", "onceward-transport-conformance", "xtask"],
 ];
 
