@@ -4,13 +4,16 @@
 //! headers, and the time a shutdown may take.
 
 use crate::WebConfig;
-use axum::Router;
-use hyper::server::conn::http1;
+use axum::{Router, extract::ConnectInfo};
+use hyper::{
+    server::conn::http1,
+    service::{Service, service_fn},
+};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
-use std::{future::Future, io, sync::Arc, time::Duration};
+use std::{future::Future, io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore, watch},
@@ -23,7 +26,7 @@ const MIN_HEADER_BYTES: usize = 8 * 1024;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves `router` until `shutdown` resolves; then stops accepting, lets requests under way finish within the grace
-/// period, and ends what is left.
+/// period, and ends what is left. Requests carry the address of their connection's other end, as `ConnectInfo`.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -43,9 +46,9 @@ pub async fn serve(
             biased;
             () = &mut shutdown => break,
             Some(_) = connections.join_next() => {}
-            (stream, slot) = accept(&listener, &slots) => {
+            (stream, peer, slot) = accept(&listener, &slots) => {
                 let service = TowerToHyperService::new(router.clone());
-                connections.spawn(talk(http.clone(), stream, service, stopping.clone(), slot));
+                connections.spawn(talk(http.clone(), stream, peer, service, stopping.clone(), slot));
             }
         }
     }
@@ -56,11 +59,11 @@ pub async fn serve(
 }
 
 /// The next connection, once there is room for it.
-async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> (TcpStream, OwnedSemaphorePermit) {
+async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> (TcpStream, SocketAddr, OwnedSemaphorePermit) {
     let slot = slots.clone().acquire_owned().await.expect("the semaphore is never closed");
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => return (stream, slot),
+            Ok((stream, peer)) => return (stream, peer, slot),
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -72,12 +75,17 @@ async fn accept(listener: &TcpListener, slots: &Arc<Semaphore>) -> (TcpStream, O
 async fn talk(
     http: http1::Builder,
     stream: TcpStream,
+    peer: SocketAddr,
     service: TowerToHyperService<Router>,
     mut stopping: watch::Receiver<()>,
     slot: OwnedSemaphorePermit,
 ) {
     // Answers are small and awaited; holding them back to fill a packet only delays them.
     let _ = stream.set_nodelay(true);
+    let service = service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
+        request.extensions_mut().insert(ConnectInfo(peer));
+        service.call(request)
+    });
     let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), service));
     let outcome = tokio::select! {
         outcome = connection.as_mut() => outcome,
