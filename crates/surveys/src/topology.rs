@@ -1,6 +1,6 @@
 //! The topics of the specification, as exchanges. On Kafka each is a topic of its name, and the ordering key its record key.
 
-use onceward::{Exchange, Topology};
+use onceward::{Exchange, Queue, Topology};
 
 /// `tenant.<id>.session.started`, `.completed`, `.terminated`.
 pub const SESSIONS: &str = "runtime.sessions";
@@ -10,6 +10,9 @@ pub const ANSWERS: &str = "runtime.answers";
 pub const QUOTA: &str = "runtime.quota";
 /// `tenant.<id>.collector.opened`, `.paused`, `.closed`, `tenant.<id>.invite.consumed`.
 pub const COLLECTORS: &str = "collectors.events";
+/// Ticks, as `tenant.<id>.sessions.expire`.
+pub const SCHEDULES: &str = "surveys.schedules";
+const DEAD: &str = "surveys.dlq";
 
 /// Everything surveys send and read.
 pub fn topology() -> Topology {
@@ -18,4 +21,10 @@ pub fn topology() -> Topology {
         .exchange(Exchange::topic(ANSWERS))
         .exchange(Exchange::topic(QUOTA))
         .exchange(Exchange::topic(COLLECTORS))
+        .exchange(Exchange::topic(SCHEDULES))
+        .exchange(Exchange::fanout(DEAD))
+        .queue(Queue::dead_letter_store("surveys.dlq.v1"))
+        .bind(DEAD, "", "surveys.dlq.v1")
+        .queue(Queue::work("surveys.expire.v1").dead_letter(DEAD))
+        .bind(SCHEDULES, "tenant.*.sessions.expire", "surveys.expire.v1")
 }

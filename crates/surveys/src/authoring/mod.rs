@@ -1,0 +1,27 @@
+//! What authors do: write definitions and publish them, open collectors, send invites, set quotas.
+//!
+//! A definition may be wrong for as long as it is a draft. When it is published it is looked at as a whole, together with the
+//! quotas that decide by its questions, and everything that is wrong is named with its place.
+
+mod commands;
+mod routes;
+mod store;
+
+pub(crate) use routes::routes;
+
+/// The contracts.
+pub(crate) const SCHEMAS: &[&str] = &[
+    include_str!("../../schemas/survey.new.v1.json"),
+    include_str!("../../schemas/survey.draft.v1.json"),
+    include_str!("../../schemas/survey.v1.json"),
+    include_str!("../../schemas/survey.list.v1.json"),
+    include_str!("../../schemas/collector.new.v1.json"),
+    include_str!("../../schemas/collector.v1.json"),
+    include_str!("../../schemas/collector.list.v1.json"),
+    include_str!("../../schemas/invite.new.v1.json"),
+    include_str!("../../schemas/invite.list.v1.json"),
+    include_str!("../../schemas/quota.new.v1.json"),
+    include_str!("../../schemas/quota.change.v1.json"),
+    include_str!("../../schemas/quota.list.v1.json"),
+    include_str!("../../schemas/quota.bucket.v1.json"),
+];

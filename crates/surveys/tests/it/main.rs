@@ -1,0 +1,6 @@
+//! Surveys as authors and respondents meet them: over HTTP, on a real database, with what they tell on the bus.
+
+mod authoring;
+mod quotas;
+mod runtime;
+mod support;

@@ -1,0 +1,196 @@
+//! What respondents do.
+
+use crate::support::*;
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_respondent_answers_page_by_page_and_completes() {
+    let house = House::open().await;
+    let author = house.author("acme");
+    let survey = author.survey(&definition()).await;
+    let (collector, link) = author.collector(survey, json!({})).await;
+    let ada = author.respondent(&link).await;
+    assert_eq!((&ada.begun["status"], &ada.begun["page"]["id"]), (&json!("active"), &json!("who")));
+    assert!(ada.begun["page"].get("routes").is_none(), "where answers lead is not shown");
+
+    let refused = ada.answer("who", 1, json!({"age": 30.5, "sex": "y", "name": "Ada"})).await;
+    assert_eq!((refused.status, refused.wrong()), (422, vec!["/answers/age", "/answers/name", "/answers/sex"]));
+    assert_eq!(ada.answer("why", 1, json!({})).await.problem(409), "page-not-due");
+    assert_eq!(ada.complete().await.problem(409), "page-not-due");
+
+    let next = ada.answer("who", 1, json!({"age": 30, "sex": "f"})).await.with_status(200);
+    assert_eq!((&next["next"], &next["page"]["id"]), (&json!("page"), &json!("what")));
+    ada.answer("what", 1, json!({"drink": ["tea"]})).await.with_status(200);
+    let seen = ada.look().await.with_status(200);
+    assert_eq!(seen["page"]["id"], "why");
+    assert_eq!(seen["answers"], json!({"who": {"age": 30, "sex": "f"}, "what": {"drink": ["tea"]}}));
+    assert_eq!(seen["progress"], json!({"pages_done": 2, "pages_left_at_most": 1, "percent": 66}));
+    let next = ada.answer("why", 1, json!({})).await.with_status(200);
+    assert_eq!(next["next"], "complete");
+    for _ in 0..2 {
+        assert_eq!(ada.complete().await.with_status(200), json!({"status": "completed"}));
+    }
+    assert_eq!(ada.answer("why", 2, json!({})).await.problem(409), "session-ended");
+    assert_eq!(ada.leave().await.problem(409), "session-ended");
+
+    for (event, times) in [("session.started.v1", 1), ("answer.upserted.v1", 3), ("session.completed.v1", 1)] {
+        assert_eq!(house.told(event).await, times, "{event}");
+    }
+    let sql = "SELECT headers, payload, topic, ordering_key FROM onceward.outbox_messages WHERE event_type = 'session.completed.v1'";
+    let row = house.owner.query_one(sql, &[]).await.unwrap();
+    let (headers, payload): (Value, Value) = (row.get(0), row.get(1));
+    assert!(headers.to_string().contains(&survey.to_string()), "the envelope names the survey: {headers}");
+    assert_eq!(row.get::<_, &str>(2), "runtime.sessions:tenant.acme.session.completed");
+    assert_eq!(row.get::<_, &str>(3), ada.session.to_string());
+    assert_eq!((&payload["collector_id"], &payload["pages"]), (&json!(collector), &json!(3)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_rule_out_and_lead_past_pages() {
+    let house = House::open().await;
+    let author = house.author("acme");
+    let survey = author.survey(&definition()).await;
+    let (_, link) = author.collector(survey, json!({})).await;
+    let child = author.respondent(&link).await;
+    let out = child.answer("who", 1, json!({"age": 12, "sex": "m"})).await.with_status(200);
+    assert_eq!(out, json!({"status": "terminated", "reason": "screened_out"}));
+    assert_eq!(child.answer("who", 1, json!({"age": 12, "sex": "m"})).await.with_status(200), out, "told again");
+    assert_eq!(child.answer("who", 2, json!({"age": 21, "sex": "m"})).await.problem(409), "session-ended");
+
+    let dry = author.respondent(&link).await;
+    dry.answer("who", 1, json!({"age": 40, "sex": "m"})).await.with_status(200);
+    assert_eq!(dry.answer("what", 1, json!({"drink": []})).await.with_status(200)["next"], "complete");
+    dry.complete().await.with_status(200);
+    house.eventually_told("session.terminated.v1", 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_submitted_again_is_the_same_submit() {
+    let house = House::open().await;
+    let author = house.author("acme");
+    let survey = author.survey(&definition()).await;
+    let (_, link) = author.collector(survey, json!({})).await;
+    let ada = author.respondent(&link).await;
+    let answers = json!({"age": 30, "sex": "f"});
+    let all = join_all((0..8).map(|_| ada.answer("who", 1, answers.clone()))).await;
+    let first = all[0].clone().with_status(200);
+    assert!(all.iter().all(|one| one.status == 200 && one.body == first), "{all:?}");
+    assert_eq!(house.told("answer.upserted.v1").await, 1);
+    assert_eq!(
+        ada.answer("who", 1, json!({"sex": "f", "age": 30})).await.with_status(200),
+        first,
+        "the order is no matter"
+    );
+    assert_eq!(ada.answer("who", 1, json!({"age": 31, "sex": "f"})).await.problem(409), "attempt-conflict");
+    ada.answer("what", 1, json!({"drink": ["tea"]})).await.with_status(200);
+    ada.answer("who", 2, json!({"age": 31, "sex": "f"})).await.with_status(200);
+    assert_eq!(ada.answer("who", 1, answers).await.problem(409), "attempt-conflict", "it came late");
+    assert_eq!(ada.look().await.with_status(200)["answers"]["who"]["age"], 31);
+    assert_eq!(house.told("answer.upserted.v1").await, 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_with_the_same_key_is_the_same_session() {
+    let house = House::open().await;
+    let author = house.author("acme");
+    let survey = author.survey(&definition()).await;
+    let (_, link) = author.collector(survey, json!({})).await;
+    let all = join_all((0..8).map(|_| Respondent::start(&house, &link, "once"))).await;
+    assert!(all.iter().all(|one| one.session == all[0].session));
+    all[0].answer("who", 1, json!({"age": 30, "sex": "f"})).await.with_status(200);
+    let again = Respondent::start(&house, &link, "once").await;
+    assert_eq!(again.begun["page"]["id"], "what", "and goes on where it was");
+    assert_ne!(Respondent::start(&house, &link, "twice").await.session, again.session);
+    assert_eq!(house.told("session.started.v1").await, 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cap_and_an_invite_let_in_no_more_than_they_say() {
+    let house = House::open().await;
+    let author = house.author("acme");
+    let survey = author.survey(&definition()).await;
+    let (_, capped) = author.collector(survey, json!({"cap": 5})).await;
+    let keys: Vec<String> = (0..20).map(|number| format!("key-{number}")).collect();
+    let all = join_all(keys.iter().map(|key| Respondent::try_start(&house, &capped, key))).await;
+    assert_eq!(all.iter().filter(|one| one.status == 201).count(), 5);
+    assert!(all.into_iter().filter(|one| one.status != 201).all(|one| one.problem(409) == "collector-not-open"));
+
+    let (collector, none) = author.collector(survey, json!({"kind": "invite"})).await;
+    assert_eq!(none, "", "a collector of invites has no link");
+    let invites = author.invites(collector, 3).await;
+    let all = join_all(keys.iter().map(|key| Respondent::start(&house, &invites[0], key))).await;
+    assert!(all.iter().all(|one| one.session == all[0].session), "an invite leads back into its one session");
+    assert_eq!(house.told("invite.consumed.v1").await, 1);
+    all[0].leave().await.with_status(200);
+    assert_eq!(Respondent::try_start(&house, &invites[0], "late").await.problem(409), "invite-used");
+    let key = &keys[0];
+    assert_eq!(Respondent::try_start(&house, &invites[0], key).await.with_status(200)["status"], "terminated");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_opens_only_what_it_names() {
+    let house = House::open().await;
+    let author = house.author("acme");
+    let survey = author.survey(&definition()).await;
+    let (_, link) = author.collector(survey, json!({})).await;
+    let (ada, eve) = (author.respondent(&link).await, author.respondent(&link).await);
+    for token in ["", "x.y", &link, &eve.token, &house.platform.token("acme")] {
+        let request = house.http.get(ada.path("")).bearer_auth(token);
+        assert_eq!(Answer::to(request).await.problem(401), "unauthorized");
+    }
+    assert_eq!(Respondent::try_start(&house, &ada.token, "k").await.problem(401), "unauthorized");
+    let without = house.http.post(format!("{}/runtime/start", house.url)).bearer_auth(&link);
+    assert_eq!(Answer::to(without).await.problem(400), "idempotency-key-missing");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_address_cannot_crowd_out_the_others() {
+    let settings = onceward_surveys::Settings { rate_per_s: 1, rate_burst: 5, ..settings() };
+    let house = House::with(settings, None).await;
+    let author = house.author("acme");
+    let survey = author.survey(&definition()).await;
+    let (_, link) = author.collector(survey, json!({})).await;
+    let (_, other) = author.collector(survey, json!({})).await;
+    let keys: Vec<String> = (0..50).map(|number| format!("key-{number}")).collect();
+    let all = join_all(keys.iter().map(|key| Respondent::try_start(&house, &link, key))).await;
+    let refused = all.into_iter().find(|one| one.status == 429).expect("somebody is refused");
+    assert!(refused.headers.contains_key("retry-after"));
+    assert_eq!(refused.problem(429), "too-many-requests");
+    author.respondent(&other).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_tenants_with_equal_ids_never_meet() {
+    let house = House::open().await;
+    let (acme, globex) = (house.author("acme"), house.author("globex"));
+    let survey = acme.survey(&definition()).await;
+    acme.quotas(survey, &json!({"buckets": [{"name": "all", "target": 5}]})).await;
+    let (_, link) = acme.collector(survey, json!({})).await;
+    let ada = acme.respondent(&link).await;
+    // A copy of everything under the other tenant, with the same ids.
+    for table in ["survey", "definition", "collector", "session", "quota_bucket"] {
+        let columns = "SELECT string_agg(quote_ident(attname), ',' ORDER BY attnum) FROM pg_attribute
+            WHERE attrelid = $1::text::regclass AND attnum > 1 AND NOT attisdropped";
+        let columns: String = house.ask(columns, &[&format!("surveys.{table}")]).await;
+        let copy = format!(
+            "INSERT INTO surveys.{table} (tenant_id, {columns}) SELECT 'globex', {columns} FROM surveys.{table}"
+        );
+        house.owner.execute(&copy, &[]).await.expect("ids are a tenant's own");
+    }
+    ada.answer("who", 1, json!({"age": 30, "sex": "f"})).await.with_status(200);
+    ada.leave().await.with_status(200);
+    assert_eq!(acme.fill(survey, "all").await, (0, 0, 5));
+    assert_eq!(globex.fill(survey, "all").await, (1, 0, 5), "the other's place is still held");
+    let status: String = house.ask("SELECT status FROM surveys.session WHERE tenant_id = 'globex'", &[]).await;
+    assert_eq!(status, "active");
+    let answers: i64 = house.ask("SELECT count(*) FROM surveys.answer WHERE tenant_id = 'globex'", &[]).await;
+    assert_eq!(answers, 0);
+    house.silence("globex", 100_000_000).await;
+    house.tick("acme").await;
+    house.tick("globex").await;
+    house.eventually_told("session.terminated.v1", 2).await;
+    let told: i64 = house.ask("SELECT count(*) FROM onceward.outbox_messages WHERE event_type = 'session.terminated.v1' AND tenant_id = 'globex'", &[]).await;
+    assert_eq!(told, 1);
+    house.places_add_up().await;
+}
