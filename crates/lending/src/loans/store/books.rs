@@ -8,12 +8,17 @@ use uuid::Uuid;
 
 const PRINCIPAL_BALANCES: &str = "SELECT loan_id, balance_minor FROM ledger.balance \
      WHERE loan_id = ANY ($1) AND account = 'loan_principal'";
-const PRINCIPAL_CHANGES: &str = "SELECT e.loan_id, e.effective_date, sum(n.debit_minor - n.credit_minor)::bigint \
+// Loan by loan, whatever the planner thinks of the sizes: a join would read all events of the tenant.
+const PRINCIPAL_CHANGES: &str = "SELECT w.loan_id, c.effective_date, c.change \
      FROM unnest($1::uuid[], $2::date[]) AS w (loan_id, after_day) \
-     JOIN ledger.ledger_event e ON e.loan_id = w.loan_id AND e.effective_date > w.after_day \
-     JOIN ledger.ledger_entry n ON n.tenant_id = e.tenant_id AND n.event_id = e.event_id \
-     WHERE e.finalized_at IS NOT NULL AND n.account = 'loan_principal' \
-     GROUP BY e.loan_id, e.effective_date ORDER BY e.loan_id, e.effective_date";
+     CROSS JOIN LATERAL ( \
+         SELECT e.effective_date, sum(n.debit_minor - n.credit_minor)::bigint AS change \
+         FROM ledger.ledger_event e \
+         JOIN ledger.ledger_entry n ON n.tenant_id = e.tenant_id AND n.event_id = e.event_id \
+         WHERE e.loan_id = w.loan_id AND e.effective_date > w.after_day AND e.finalized_at IS NOT NULL \
+           AND n.account = 'loan_principal' \
+         GROUP BY e.effective_date) c \
+     ORDER BY w.loan_id, c.effective_date";
 // What is taken back counts on the day of what it takes back.
 const RECEIVED: &str = "SELECT e.loan_id, coalesce(o.effective_date, e.effective_date) AS day, \
          coalesce(sum(n.credit_minor - n.debit_minor) FILTER (WHERE n.account <> 'escrow_liability'), 0)::bigint, \
