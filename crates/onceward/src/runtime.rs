@@ -88,7 +88,8 @@ impl Running {
             self.config.web(),
             self.readiness(),
             metrics_handle(&self.db, &self.platform),
-        );
+        )
+        .stopped_by(self.stop.clone());
         let router = build_router(state, routes)?;
         let (web, stop) = (self.config.web(), self.stop.clone());
         self.tasks.spawn(async move {

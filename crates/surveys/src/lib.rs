@@ -1,14 +1,15 @@
 //! Surveys: respondents who never wait for a bus, and quotas that never overfill.
 //!
 //! [`definition`] is what is asked and where answers lead: pure rules. [`quota`] is places in buckets. [`authoring`] is what
-//! authors do, [`runtime`] what respondents do, and [`events`] what both tell. [`token`] is what a respondent shows, [`limits`]
-//! how often they may call, [`cache`] what is kept because it never changes.
+//! authors do, [`runtime`] what respondents do, and [`events`] what both tell; `dash` shows it while it happens. [`token`] is
+//! what a respondent shows, [`limits`] how often they may call, [`cache`] what is kept because it never changes.
 //!
 //! The order of locks: the session's row, then buckets by their ids, once in a transaction. Respondents are no users: what they
 //! did is in their session and its events, and the audit trail has what authors do.
 
 mod authoring;
 pub mod cache;
+mod dash;
 pub mod definition;
 pub mod error;
 pub mod events;
@@ -39,8 +40,11 @@ pub fn service(settings: Settings) -> Service {
         .schemas(runtime::SCHEMAS)
         .topology(topology::topology());
     let service = runtime::consumers(service, &settings);
+    let service = dash::counting(service);
+    let dash = dash::Dash::new(&settings);
     service.routes(move || {
         let routes = authoring::routes(Routes::new().problems(error::PROBLEMS), &desk);
+        let routes = dash::routes(routes, &dash);
         runtime::routes(routes, &desk)
     })
 }
@@ -49,6 +53,7 @@ const MIGRATIONS: Migrations = Migrations {
     schema: "surveys",
     steps: &[
         Migration { name: "0001_surveys", sql: include_str!("../migrations/0001_surveys.sql") },
+        Migration { name: "0002_dash", sql: include_str!("../migrations/0002_dash.sql") },
         Migration { name: "0003_steps", sql: include_str!("../migrations/0003_steps.sql") },
     ],
 };

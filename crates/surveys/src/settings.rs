@@ -27,6 +27,9 @@ pub struct Settings {
     pub trusted_proxies: Vec<Proxy>,
     pub cache_entries: usize,
     pub cache_url: Secret,
+    pub live_every_ms: u64,
+    pub live_listeners_max: usize,
+    pub live_link_minutes: u32,
 }
 
 impl Default for Settings {

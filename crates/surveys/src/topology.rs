@@ -1,5 +1,6 @@
 //! The topics of the specification, as exchanges. On Kafka each is a topic of its name, and the ordering key its record key.
 
+use crate::dash;
 use onceward::{Exchange, Queue, Topology};
 
 /// `tenant.<id>.session.started`, `.completed`, `.terminated`.
@@ -16,7 +17,7 @@ const DEAD: &str = "surveys.dlq";
 
 /// Everything surveys send and read.
 pub fn topology() -> Topology {
-    Topology::new()
+    let topology = Topology::new()
         .exchange(Exchange::topic(SESSIONS))
         .exchange(Exchange::topic(ANSWERS))
         .exchange(Exchange::topic(QUOTA))
@@ -26,5 +27,6 @@ pub fn topology() -> Topology {
         .queue(Queue::dead_letter_store("surveys.dlq.v1"))
         .bind(DEAD, "", "surveys.dlq.v1")
         .queue(Queue::work("surveys.expire.v1").dead_letter(DEAD))
-        .bind(SCHEDULES, "tenant.*.sessions.expire", "surveys.expire.v1")
+        .bind(SCHEDULES, "tenant.*.sessions.expire", "surveys.expire.v1");
+    dash::topology(topology, DEAD)
 }

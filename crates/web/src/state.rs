@@ -4,6 +4,7 @@ use crate::{Authenticator, MetricsHandle, Readiness, WebConfig};
 use onceward_db::Db;
 use onceward_envelope::SchemaRegistry;
 use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
 
 /// The parts a router is built with. Every part is a handle, so a clone is cheap.
 #[derive(Clone)]
@@ -20,6 +21,8 @@ pub struct AppState {
     pub readiness: Readiness,
     /// Where `/metrics` reads from.
     pub metrics: MetricsHandle,
+    /// Fires when this instance is told to stop: answers that would go on and on end then.
+    pub stopping: CancellationToken,
 }
 
 impl AppState {
@@ -32,6 +35,19 @@ impl AppState {
         readiness: Readiness,
         metrics: MetricsHandle,
     ) -> Self {
-        Self { db, schemas, auth: Arc::new(auth), config: Arc::new(config), readiness, metrics }
+        Self {
+            db,
+            schemas,
+            auth: Arc::new(auth),
+            config: Arc::new(config),
+            readiness,
+            metrics,
+            stopping: CancellationToken::new(),
+        }
+    }
+
+    /// The same, to be told to stop by `stopping`.
+    pub fn stopped_by(self, stopping: CancellationToken) -> Self {
+        Self { stopping, ..self }
     }
 }

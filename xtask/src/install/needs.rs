@@ -64,13 +64,8 @@ pub(crate) const JAVA: Need = Need {
 };
 
 /// To get Kafka.
-pub(crate) const MAVEN: Need = Need {
-    packages: &["maven"],
-    units: &[],
-    named_by: None,
-    certain: true,
-    check: || there("mvn", "Install Maven"),
-};
+pub(crate) const MAVEN: Need =
+    Need { packages: &["maven"], units: &[], named_by: None, certain: true, check: || there("mvn", "Install Maven") };
 
 /// To check alert rules with the program that will read them.
 pub(crate) const PROMTOOL: Need = Need {

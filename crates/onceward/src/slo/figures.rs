@@ -6,6 +6,11 @@
 use std::collections::BTreeSet;
 
 const WORDS: &[&str] = &[
+    "sum",
+    "min",
+    "max",
+    "avg",
+    "count",
     "by",
     "without",
     "on",
@@ -30,26 +35,26 @@ pub fn figures(expr: &str) -> BTreeSet<String> {
     let mut rest = expr;
     let mut last_word = "";
     while let Some(character) = rest.chars().next() {
+        if is_name(character) {
+            let (word, after) = rest.split_at(rest.find(|other| !is_name(other)).unwrap_or(rest.len()));
+            let called = after.trim_start().starts_with('(');
+            let is_figure = !character.is_ascii_digit() && !called && !WORDS.contains(&word) && !word.contains(':');
+            if is_figure {
+                found.insert(exported(word).to_owned());
+            }
+            (last_word, rest) = (word, after);
+            continue;
+        }
         let skipped = match character {
             '{' => closing(rest, '}'),
             '[' => closing(rest, ']'),
             '"' => closing(&rest[1..], '"') + 1,
             '(' if LABELS_FOLLOW.contains(&last_word) => closing(rest, ')'),
-            character if is_name(character) => {
-                let end = rest.find(|other| !is_name(other)).unwrap_or(rest.len());
-                last_word = &rest[..end];
-                let called = rest[end..].trim_start().starts_with('(');
-                let is_figure = !character.is_ascii_digit() && !called && !WORDS.contains(&last_word);
-                if is_figure && !last_word.contains(':') {
-                    found.insert(exported(last_word).to_owned());
-                }
-                end
-            }
-            character => {
-                last_word = if character.is_whitespace() { last_word } else { "" };
-                character.len_utf8()
-            }
+            other => other.len_utf8(),
         };
+        if !character.is_whitespace() {
+            last_word = "";
+        }
         rest = &rest[skipped..];
     }
     found

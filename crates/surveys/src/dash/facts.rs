@@ -24,16 +24,7 @@ pub(crate) struct Fact {
 
 impl Fact {
     fn new(survey_id: Uuid, session_id: Option<Uuid>, kind: &'static str, at: Timestamp) -> Self {
-        Self {
-            survey_id,
-            collector_id: None,
-            bucket_id: None,
-            session_id,
-            kind,
-            detail: None,
-            page_index: None,
-            at,
-        }
+        Self { survey_id, collector_id: None, bucket_id: None, session_id, kind, detail: None, page_index: None, at }
     }
 
     fn collector(self, id: Uuid) -> Self {

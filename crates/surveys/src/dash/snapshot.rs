@@ -227,8 +227,11 @@ mod tests {
     fn the_rate_is_that_of_this_minute_and_the_one_before() {
         let at = |text: &str| -> Timestamp { text.parse().unwrap() };
         let minute = |text: &str, events| Minute { minute: at(text), events, started: 0, completed: 0 };
-        let minutes =
-            [minute("2026-01-01T11:58:00Z", 1_000), minute("2026-01-01T11:59:00Z", 60), minute("2026-01-01T12:00:00Z", 30)];
+        let minutes = [
+            minute("2026-01-01T11:58:00Z", 1_000),
+            minute("2026-01-01T11:59:00Z", 60),
+            minute("2026-01-01T12:00:00Z", 30),
+        ];
         let progress = Progress {
             title: String::new(),
             status: String::new(),

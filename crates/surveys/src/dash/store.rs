@@ -87,8 +87,12 @@ pub(super) async fn minutes(tx: &Tx, survey_id: Uuid) -> Result<Vec<Minute>, DbE
             &[&survey_id, &MINUTES_SHOWN],
         )
         .await?;
-    let minute =
-        |row: &onceward::Row| Minute { minute: row.get(0), events: row.get(1), started: row.get(2), completed: row.get(3) };
+    let minute = |row: &onceward::Row| Minute {
+        minute: row.get(0),
+        events: row.get(1),
+        started: row.get(2),
+        completed: row.get(3),
+    };
     Ok(rows.iter().map(minute).collect())
 }
 
