@@ -60,9 +60,12 @@ impl Cache {
 
 /// A map with a bound. When it is full, what was not asked for the longest goes.
 struct Kept<K, V> {
-    entries: Mutex<(HashMap<K, (V, u64)>, u64)>,
+    entries: Mutex<Entries<K, V>>,
     most: usize,
 }
+
+/// Each value with when it was asked for last, and how often anything was.
+type Entries<K, V> = (HashMap<K, (V, u64)>, u64);
 
 impl<K: Eq + Hash + Clone, V: Clone> Kept<K, V> {
     fn new(most: usize) -> Self {

@@ -80,11 +80,9 @@ impl Condition {
     /// Whether it holds; `None` while that depends on what was not asked yet.
     pub fn decide<'a>(&self, known: &impl Fn(&str) -> Known<'a>) -> Option<bool> {
         match self {
-            Self::All(parts) => parts.iter().fold(Some(true), |so_far, part| and(so_far, || part.decide(known))),
+            Self::All(parts) => every(parts.iter().map(|part| part.decide(known))),
             Self::Any(parts) => {
-                let none = parts
-                    .iter()
-                    .fold(Some(true), |so_far, part| and(so_far, || part.decide(known).map(|holds| !holds)));
+                let none = every(parts.iter().map(|part| part.decide(known).map(|holds| !holds)));
                 none.map(|none| !none)
             }
             Self::Not(part) => part.decide(known).map(|holds| !holds),
@@ -177,13 +175,17 @@ impl Asked {
     }
 }
 
-/// Kleene's: what cannot be saved by what is not known yet is decided.
-fn and(left: Option<bool>, right: impl FnOnce() -> Option<bool>) -> Option<bool> {
-    match (left, right()) {
-        (Some(false), _) | (_, Some(false)) => Some(false),
-        (Some(true), Some(true)) => Some(true),
-        _ => None,
+/// Kleene's: one that does not hold decides, whatever is not known yet.
+fn every(decisions: impl Iterator<Item = Option<bool>>) -> Option<bool> {
+    let mut all = Some(true);
+    for decision in decisions {
+        match decision {
+            Some(true) => {}
+            Some(false) => return Some(false),
+            None => all = None,
+        }
     }
+    all
 }
 
 fn has(answer: &Value, value: &Value) -> bool {

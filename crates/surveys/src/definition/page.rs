@@ -146,3 +146,65 @@ fn matrix(question: &Question, answer: &Value, rows: &[Choice], columns: &[Choic
     let missing = rows.iter().find(|row| question.required && !chosen.contains_key(&row.id));
     missing.map(|row| format!("needs an answer in row {:?}", row.id))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// What is wrong with `answer` to a question of this kind.
+    fn wrong(kind: Value, answer: Value) -> Option<String> {
+        let mut question = json!({"id": "q", "text": "?"});
+        question.as_object_mut().unwrap().extend(kind.as_object().unwrap().clone());
+        let definition = json!({"pages": [{"id": "p", "questions": [question]}]});
+        let form = Form::new(serde_json::from_value(definition).unwrap()).expect("nothing is wrong with it");
+        let read = form.read_page(0, json!({ "q": answer }).as_object().unwrap());
+        read.err().map(|faults| faults[0].message.clone())
+    }
+
+    #[test]
+    fn answers_are_held_against_their_question() {
+        let choices = json!([{"id": "a", "label": "A"}, {"id": "b", "label": "B"}]);
+        let single = json!({"type": "single", "options": choices, "required": true});
+        let multiple = json!({"type": "multiple", "options": choices, "min_choices": 2});
+        let number = json!({"type": "number", "min": 1, "max": 9, "integer": true});
+        let text = json!({"type": "text", "min_length": 2, "max_length": 4, "pattern": "[a-zä]+"});
+        let date = json!({"type": "date", "min": "2026-01-01", "max": "2026-12-31"});
+        let scale = json!({"type": "scale", "min": -2, "max": 2});
+        let matrix =
+            json!({"type": "matrix", "rows": choices, "columns": [{"id": "x", "label": "X"}], "required": true});
+        let cases = [
+            (&single, json!("a"), None),
+            (&single, json!("c"), Some("is none of the choices")),
+            (&single, json!(""), Some("needs an answer")),
+            (&multiple, json!(["a", "b"]), None),
+            (&multiple, json!([]), None),
+            (&multiple, json!(["a"]), Some("has 1 choices, and needs 2")),
+            (&multiple, json!(["a", "a"]), Some("has a choice twice")),
+            (&multiple, json!(["a", "c"]), Some("has something that is none of the choices")),
+            (&number, json!(9), None),
+            (&number, json!(9.0), None),
+            (&number, json!(2.5), Some("is no whole number")),
+            (&number, json!(10), Some("is more than 9")),
+            (&number, json!("5"), Some("is no number")),
+            (&text, json!("äb"), None),
+            (&text, json!("a"), Some("has 1 characters, and needs 2")),
+            (&text, json!("abcde"), Some("has 5 characters, and may have 4")),
+            (&text, json!("ab\n"), Some("does not have the form that is asked for")),
+            (&text, json!("a\0b"), Some("has a character that cannot be stored")),
+            (&date, json!("2026-02-28"), None),
+            (&date, json!("2026-02-30"), Some("is no day; write it as 2026-01-31")),
+            (&date, json!("20260228"), Some("is no day; write it as 2026-01-31")),
+            (&date, json!("2027-01-01"), Some("is after 2026-12-31")),
+            (&scale, json!(-2), None),
+            (&scale, json!(3), Some("is no whole number from -2 to 2")),
+            (&matrix, json!({"a": "x", "b": "x"}), None),
+            (&matrix, json!({"a": "x"}), Some("needs an answer in row \"b\"")),
+            (&matrix, json!({"a": "x", "z": "x"}), Some("has no row \"z\"")),
+            (&matrix, json!({"a": "y", "b": "x"}), Some("has something that is none of the columns")),
+        ];
+        for (kind, answer, expected) in cases {
+            assert_eq!(wrong(kind.clone(), answer.clone()).as_deref(), expected, "{kind} answered with {answer}");
+        }
+    }
+}

@@ -48,7 +48,7 @@ pub(super) fn whole(form: &Form, session: &Session) -> Value {
 
 fn progress(form: &Form, way: &Way) -> Value {
     let (done, left) = (way.pages.len(), form.pages_left(way));
-    let percent = if done + left == 0 { 0 } else { done * 100 / (done + left) };
+    let percent = (done * 100).checked_div(done + left).unwrap_or(0);
     json!({"pages_done": done, "pages_left_at_most": left, "percent": percent})
 }
 
