@@ -9,13 +9,15 @@ CREATE FUNCTION webhooks.wants(p_filters text[], p_type text) RETURNS boolean
 $$;
 
 -- Claims what is due, endpoint by endpoint, and so for all tenants. An endpoint is visited under its own lock and given no more
--- than its share, so one that hangs keeps nobody from his turn; while it fails, its share is one. The visit goes from p_after on
--- and ends after p_most deliveries or p_visits endpoints; then the last row has no delivery and tells where to go on.
+-- than its share, so one that hangs keeps nobody from his turn. Endpoints that fail are claimed for apart from the others, and
+-- their share is one. The visit goes from p_after on and ends after p_most deliveries or p_visits endpoints; then the last row
+-- has no delivery and tells where to go on. Each step is a look into an index, also while statistics are young.
 CREATE FUNCTION webhooks.claim(
-    p_after uuid, p_most int, p_visits int, p_in_flight int, p_well_only boolean, p_lease_ms int)
+    p_after uuid, p_most int, p_visits int, p_in_flight int, p_failing boolean, p_lease_ms int)
     RETURNS TABLE (endpoint_id uuid, tenant_id text, delivery_id uuid, lease int, attempts int, url text, event_id uuid,
         event_type text, body text, secrets bytea[], recorded_at timestamptz)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
     AS $$
 DECLARE
     v_now      timestamptz := clock_timestamp();
@@ -37,10 +39,10 @@ BEGIN
             WHERE d.state = 'pending' AND d.endpoint_id = v_cursor AND d.due_at <= v_now);
         SELECT e.* INTO v_endpoint FROM webhooks.endpoint e
             WHERE e.endpoint_id = v_cursor AND NOT e.paused AND e.disabled_at IS NULL AND e.deleted_at IS NULL
-              AND (e.failing_since IS NULL OR NOT p_well_only)
+              AND (e.failing_since IS NOT NULL) = p_failing
             FOR NO KEY UPDATE SKIP LOCKED;
         CONTINUE WHEN NOT FOUND;
-        v_room := least(v_left, CASE WHEN v_endpoint.failing_since IS NULL THEN p_in_flight ELSE 1 END
+        v_room := least(v_left, CASE WHEN p_failing THEN 1 ELSE p_in_flight END
             - (SELECT count(*) FROM webhooks.delivery d WHERE d.endpoint_id = v_cursor AND d.leased_until > v_now));
         IF v_endpoint.max_per_second IS NOT NULL THEN
             -- What was not used in the last second may be used now, and no more.
@@ -52,7 +54,7 @@ BEGIN
             WITH due AS (
                 SELECT d.delivery_id FROM webhooks.delivery d
                 WHERE d.state = 'pending' AND d.endpoint_id = v_cursor AND d.due_at <= v_now
-                ORDER BY d.due_at LIMIT v_room FOR UPDATE),
+                ORDER BY d.due_at LIMIT v_room FOR UPDATE SKIP LOCKED),
             claimed AS (
                 UPDATE webhooks.delivery d SET due_at = v_until, leased_until = v_until, lease = d.lease + 1
                 FROM due WHERE d.delivery_id = due.delivery_id AND d.tenant_id = v_endpoint.tenant_id

@@ -4,6 +4,9 @@ use jiff::{Timestamp, fmt::rfc2822};
 use serde::Deserialize;
 use std::{str::FromStr, time::Duration};
 
+/// Who does not answer for this long is not there any more.
+const LONGEST: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
 /// The wait before each attempt: `0s 5s 5m`. There are as many attempts as waits.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
@@ -11,7 +14,7 @@ pub struct Waits(Vec<Duration>);
 
 /// Not a list of waits.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("\"{0}\" is not a list of waits: write whole numbers with ms, s, m or h, such as 0s 5s 5m")]
+#[error("\"{0}\" is not a list of waits: write whole numbers with ms, s, m or h, up to 720h, such as 0s 5s 5m")]
 pub struct NotWaits(String);
 
 impl Waits {
@@ -49,12 +52,13 @@ fn wait(text: &str) -> Option<Duration> {
         "h" => 3_600_000,
         _ => return None,
     };
-    number.parse::<u64>().ok()?.checked_mul(unit_ms).map(Duration::from_millis)
+    let wait = Duration::from_millis(number.parse::<u64>().ok()?.checked_mul(unit_ms)?);
+    (wait <= LONGEST).then_some(wait)
 }
 
-/// The wait, made longer by up to `percent` of it; `chance` is between 0 and 1.
+/// The wait, made longer by up to `percent` of it, 100 at most; `chance` is between 0 and 1.
 pub(crate) fn jittered(wait: Duration, percent: u32, chance: f64) -> Duration {
-    wait.mul_f64(1.0 + chance.clamp(0.0, 1.0) * f64::from(percent) / 100.0)
+    wait.mul_f64(1.0 + chance.clamp(0.0, 1.0) * f64::from(percent.min(100)) / 100.0)
 }
 
 /// What `Retry-After` asks for: a number of seconds, or a date.
@@ -76,7 +80,7 @@ mod tests {
         let waits: Waits = "0s 5s 5m 30m 2h 5h 10h 14h 20h 24h".parse().unwrap();
         let seconds: Vec<u64> = (0..20).map_while(|failed| waits.after(failed)).map(|wait| wait.as_secs()).collect();
         assert_eq!(seconds, [0, 5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400]);
-        for bad in ["", "5", "s", "5 s", "-5s", "5d", "99999999999999999999s"] {
+        for bad in ["", "5", "s", "5 s", "-5s", "5d", "721h", "99999999999999999999s"] {
             assert!(bad.parse::<Waits>().is_err(), "{bad:?}");
         }
     }

@@ -42,9 +42,9 @@ async fn lock(tx: &Tx, id: Uuid) -> Result<Endpoint, WebhookError> {
     store::lock_endpoint(tx, id).await?.ok_or(WebhookError::Missing("endpoint"))
 }
 
-/// Only one that is not disabled can be sent something.
-async fn lock_enabled(tx: &Tx, id: Uuid) -> Result<Endpoint, WebhookError> {
-    let endpoint = lock(tx, id).await?;
+/// Only one that is not disabled can be sent something. It is not locked: who records an attempt locks the delivery first.
+async fn find_enabled(tx: &Tx, id: Uuid) -> Result<Endpoint, WebhookError> {
+    let endpoint = store::find_endpoint(tx, id).await?.ok_or(WebhookError::Missing("endpoint"))?;
     match endpoint.disabled_at {
         Some(_) => Err(WebhookError::Refuses("The endpoint is disabled: enable it first.")),
         None => Ok(endpoint),

@@ -1,6 +1,6 @@
 //! Makes the deliveries of a time range again, with the same ids and the same bodies.
 
-use super::{entry, lock_enabled};
+use super::{entry, find_enabled};
 use crate::{
     error::WebhookError,
     store::{self, Replayed},
@@ -26,7 +26,7 @@ pub(crate) async fn replay(tx: &mut Tx, endpoint_id: Uuid, range: Range) -> Resu
     if from >= to {
         return Err(WebhookError::Invalid { path: "/to", message: "must be later than from".to_owned() });
     }
-    lock_enabled(tx, endpoint_id).await?;
+    find_enabled(tx, endpoint_id).await?;
     let replayed = store::replay(tx, endpoint_id, (from, to), event_types.as_deref(), EVENTS_AT_MOST).await?;
     store::wake(tx).await?;
     let told = json!({ "from": from, "to": to, "eventTypes": event_types, "deliveries": replayed.deliveries });

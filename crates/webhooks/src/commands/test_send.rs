@@ -1,6 +1,6 @@
 //! Sends an endpoint a message that says nothing, by the way that all messages go.
 
-use super::{entry, lock_enabled};
+use super::{entry, find_enabled};
 use crate::{
     body::Body,
     error::WebhookError,
@@ -15,7 +15,7 @@ const TYPE: &str = "webhook.test.v1";
 
 /// Gives the delivery's id.
 pub(crate) async fn test_send(tx: &mut Tx, endpoint_id: Uuid) -> Result<Uuid, WebhookError> {
-    if lock_enabled(tx, endpoint_id).await?.paused {
+    if find_enabled(tx, endpoint_id).await?.paused {
         return Err(WebhookError::Refuses("The endpoint is paused: resume it first."));
     }
     let event_id = Uuid::now_v7();

@@ -18,8 +18,8 @@ pub(crate) struct Claim {
     pub after: Uuid,
     pub most: i32,
     pub in_flight_per_endpoint: i32,
-    /// Leaves out endpoints that fail.
-    pub well_only: bool,
+    /// From endpoints that fail, and otherwise from all others.
+    pub failing: bool,
     pub lease_ms: i32,
 }
 
@@ -41,10 +41,9 @@ pub(crate) struct Claimed {
 
 /// What was claimed, and where to go on if not everybody was looked at.
 pub(crate) async fn claim(db: &Db, claim: Claim) -> Result<(Vec<Claimed>, Option<Uuid>), DbError> {
-    let Claim { after, most, in_flight_per_endpoint, well_only, lease_ms } = claim;
+    let Claim { after, most, in_flight_per_endpoint, failing, lease_ms } = claim;
     let connection = db.connection().await?;
-    let rows =
-        connection.query(CLAIM, &[&after, &most, &VISITS, &in_flight_per_endpoint, &well_only, &lease_ms]).await?;
+    let rows = connection.query(CLAIM, &[&after, &most, &VISITS, &in_flight_per_endpoint, &failing, &lease_ms]).await?;
     let mut claimed = Vec::with_capacity(rows.len());
     let mut go_on = None;
     for row in &rows {
