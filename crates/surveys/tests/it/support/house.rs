@@ -11,6 +11,7 @@ use tokio_postgres::{
     Client,
     types::{FromSql, ToSql},
 };
+use uuid::Uuid;
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -78,6 +79,12 @@ impl House {
         let sql = "UPDATE surveys.session SET last_seen_at = last_seen_at - make_interval(secs => $2),
                    due_at = due_at - make_interval(secs => $2) WHERE tenant_id = $1 AND status = 'active'";
         self.owner.execute(sql, &[&tenant, &f64::from(seconds)]).await.expect("time can be turned back");
+    }
+
+    /// Makes one session look silent for long enough to lose its places.
+    pub async fn fall_silent(&self, session: Uuid) {
+        let sql = "UPDATE surveys.session SET due_at = clock_timestamp() WHERE session_id = $1 AND status = 'active'";
+        self.owner.execute(sql, &[&session]).await.expect("time can be turned");
     }
 
     /// The counts of buckets are what the sessions hold and have filled, in every tenant.

@@ -19,9 +19,13 @@ impl<'h> Respondent<'h> {
     pub async fn start(house: &'h House, link: &str, key: &str) -> Self {
         let answer = Self::try_start(house, link, key).await;
         assert!([200, 201].contains(&answer.status), "{}", answer.body);
-        let begun = answer.body;
+        Self::resume(house, &answer.body)
+    }
+
+    /// Goes on with what a start was answered with.
+    pub fn resume(house: &'h House, begun: &Value) -> Self {
         let token = begun["token"].as_str().expect("a token").to_owned();
-        Self { house, session: id(&begun["session_id"]), token, begun }
+        Self { house, session: id(&begun["session_id"]), token, begun: begun.clone() }
     }
 
     pub async fn try_start(house: &House, link: &str, key: &str) -> Answer {
@@ -34,8 +38,12 @@ impl<'h> Respondent<'h> {
     }
 
     pub async fn answer(&self, page: &str, attempt: u32, answers: Value) -> Answer {
+        self.send(page, attempt, &answers).await.expect("the API answers")
+    }
+
+    pub async fn send(&self, page: &str, attempt: u32, answers: &Value) -> Result<Answer, reqwest::Error> {
         let body = json!({"page_id": page, "attempt": attempt, "answers": answers});
-        Answer::to(self.house.http.post(self.path("/answers")).bearer_auth(&self.token).json(&body)).await
+        Answer::try_to(self.house.http.post(self.path("/answers")).bearer_auth(&self.token).json(&body)).await
     }
 
     pub async fn complete(&self) -> Answer {
