@@ -10,6 +10,9 @@ use crate::{CorrelationId, EnvelopeError, EventType, IdempotencyKey, Payload, Te
 /// The version of the envelope's own form, in `schemaVersion`.
 pub const ENVELOPE_SCHEMA_VERSION: u16 = 1;
 
+/// Room for all that is usually around a payload.
+const AROUND_PAYLOAD: usize = 512;
+
 /// The top-level names that belong to the envelope; an extension may not take one of them.
 pub const FIELD_NAMES: [&str; 11] = [
     "eventId",
@@ -84,7 +87,9 @@ impl Envelope {
     /// The body as every bus carries it.
     pub fn to_json_bytes(&self) -> Result<Vec<u8>, EnvelopeError> {
         self.check_extensions()?;
-        serde_json::to_vec(self).map_err(EnvelopeError::unwritable)
+        let mut body = Vec::with_capacity(AROUND_PAYLOAD + self.payload.text_len());
+        serde_json::to_writer(&mut body, self).map_err(EnvelopeError::unwritable)?;
+        Ok(body)
     }
 
     /// The body as a JSON value.

@@ -51,6 +51,11 @@ impl Payload {
         self.value.get_or_init(|| read().expect("a text was checked when it was kept"))
     }
 
+    /// How long its text is, if it is one: for who makes room for it.
+    pub(crate) fn text_len(&self) -> usize {
+        self.text.as_ref().map_or(0, |text| text.get().len())
+    }
+
     /// The text.
     pub fn to_text(&self) -> String {
         match &self.text {

@@ -11,13 +11,14 @@ use crate::{
 use jiff::Timestamp;
 use onceward_db::{Db, DbError};
 use onceward_resilience::{Breaker, BreakerSettings, Pass};
-use onceward_topology::{Jitter, RetryPolicy, Topic, Topology};
+use onceward_topology::{InvalidTopic, Jitter, RetryPolicy, Topic, Topology};
 use onceward_transport::{
     Broker, BrokerError, DeadReason, Delivery, Intake, Parcel, Settlement, Subscription, Transport, TransportError,
     Turn, Verdict, wire,
 };
 use onceward_transport_postgres::routes::OUTBOX;
 use std::{
+    collections::HashMap,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
@@ -54,6 +55,15 @@ impl RelayConfig {
         RetryPolicy::exponential(self.attempts).jitter(Jitter::Equal)
     }
 }
+
+/// Topics by their text, as the one task knows them that found them; and whether somebody reads there.
+#[derive(Default)]
+struct Ways(HashMap<String, Way>);
+
+type Way = (Arc<Topic>, bool);
+
+/// Topics that are known at most. A routing key may hold an id, so there is no end of them.
+const MOST_WAYS: usize = 4_096;
 
 /// Carries messages from the outbox to a broker.
 pub struct Relay {
@@ -134,13 +144,14 @@ impl Relay {
 
     async fn carry_on(self: Arc<Self>, intake: Arc<dyn Intake>, stop: CancellationToken) {
         let mut pause = Pause::default();
+        let mut ways = Ways::default();
         while !stop.is_cancelled() {
             if !self.bus_is_there(&stop).await {
                 continue;
             }
             match intake.take(self.config.batch).await {
                 Ok(None) => tokio::select! { () = intake.wait(IDLE_WAIT) => {}, () = stop.cancelled() => {} },
-                Ok(Some(turn)) => match self.carry(turn).await {
+                Ok(Some(turn)) => match self.carry(turn, &mut ways).await {
                     Ok(()) => pause.reset(),
                     Err(error) => pause.after("relay", &error, &stop).await,
                 },
@@ -182,11 +193,11 @@ impl Relay {
     }
 
     /// Publishes a turn's messages and writes down what became of each.
-    async fn carry(&self, turn: Box<dyn Turn>) -> Result<(), TransportError> {
+    async fn carry(&self, turn: Box<dyn Turn>, ways: &mut Ways) -> Result<(), TransportError> {
         let mut settlements: Vec<Option<Settlement>> = Vec::with_capacity(turn.deliveries().len());
         let mut parcels = Vec::with_capacity(turn.deliveries().len());
         for delivery in turn.deliveries() {
-            match self.pack(delivery) {
+            match self.pack(delivery, ways) {
                 Ok(parcel) => {
                     parcels.push(parcel);
                     settlements.push(None);
@@ -221,11 +232,23 @@ impl Relay {
         turn.settle(settlements).await
     }
 
-    fn pack(&self, delivery: &Delivery) -> Result<Parcel, String> {
-        let topic: Topic =
-            delivery.topic.parse().map_err(|error: onceward_topology::InvalidTopic| error.to_string())?;
+    fn pack(&self, delivery: &Delivery, ways: &mut Ways) -> Result<Parcel, String> {
+        let (topic, has_readers) = match ways.0.get(&delivery.topic) {
+            Some(way) => way.clone(),
+            None => self.find_way(&delivery.topic, ways).map_err(|error| error.to_string())?,
+        };
+        wire::pack(delivery, topic, has_readers).map_err(|error| error.to_string())
+    }
+
+    fn find_way(&self, text: &str, ways: &mut Ways) -> Result<Way, InvalidTopic> {
+        let topic: Topic = text.parse()?;
         let readers = self.topology.route(&topic.exchange, &topic.routing_key).map_or(0, |queues| queues.len());
-        wire::pack(delivery, topic, readers > 0).map_err(|error| error.to_string())
+        let way = (Arc::new(topic), readers > 0);
+        if ways.0.len() >= MOST_WAYS {
+            ways.0.clear();
+        }
+        ways.0.insert(text.to_owned(), way.clone());
+        Ok(way)
     }
 
     fn settlement(&self, delivery: &Delivery, verdict: Option<Verdict>) -> Settlement {

@@ -78,7 +78,7 @@ pub(crate) fn record(queue: &str, exchange: &str, offsets: &[i64]) -> Parcel {
     let body = serde_json::json!({ "queue": queue, "exchange": exchange, "offsets": offsets });
     Parcel {
         id: Uuid::now_v7(),
-        topic: Topic::new(TOPIC, ""),
+        topic: Topic::new(TOPIC, "").into(),
         ordering_key: Some(queue.to_owned()),
         priority: 0,
         headers: Vec::new(),

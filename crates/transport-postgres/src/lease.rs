@@ -62,7 +62,7 @@ pub(crate) async fn lease_turn(
             }
         }
     }
-    turn.finish(behind).await?;
+    turn.finish(behind, &[]).await?;
     Ok(leased)
 }
 

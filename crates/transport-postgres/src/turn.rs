@@ -102,7 +102,7 @@ impl LaneTurn {
         if self.blocked.is_empty() && self.unreadable.is_empty() && !self.lanes.iter().any(LanePart::moves) {
             return Ok(None);
         }
-        self.finish(Vec::new()).await?;
+        self.finish(Vec::new(), &[]).await?;
         Ok(None)
     }
 
@@ -123,10 +123,18 @@ impl LaneTurn {
         self.tx.as_ref().expect("a turn has its transaction until it is settled")
     }
 
-    /// Writes what becomes of `settled` and of the lanes, and commits.
-    pub(crate) async fn finish(mut self, settled: Vec<(Place, Delivery, Settlement)>) -> Result<(), TransportError> {
+    /// Writes what becomes of messages and lanes, and commits.
+    /// `aside` was taken out of the turn, and these are what becomes of it; what is still in it has its `settlements`.
+    pub(crate) async fn finish(
+        mut self,
+        aside: Vec<(Place, Delivery, Settlement)>,
+        settlements: &[Settlement],
+    ) -> Result<(), TransportError> {
         let mut writes = Writes::default();
-        for (place, delivery, settlement) in &settled {
+        for (place, delivery, settlement) in &aside {
+            writes.add(&self.identity, place, delivery, settlement);
+        }
+        for ((place, delivery), settlement) in self.places.iter().zip(&self.deliveries).zip(settlements) {
             writes.add(&self.identity, place, delivery, settlement);
         }
         for (place, delivery) in &self.blocked {
@@ -201,14 +209,8 @@ impl Turn for LaneTurn {
         (&self.deliveries, self.tx.as_mut().expect("a turn has its transaction until it is settled"))
     }
 
-    async fn settle(mut self: Box<Self>, settlements: Vec<Settlement>) -> Result<(), TransportError> {
+    async fn settle(self: Box<Self>, settlements: Vec<Settlement>) -> Result<(), TransportError> {
         assert_eq!(self.deliveries.len(), settlements.len(), "one settlement for each delivery");
-        let settled = self
-            .take_messages()
-            .into_iter()
-            .zip(settlements)
-            .map(|((place, delivery), settlement)| (place, delivery, settlement))
-            .collect();
-        self.finish(settled).await
+        self.finish(Vec::new(), &settlements).await
     }
 }

@@ -22,9 +22,9 @@ const AROUND_HEADER_BYTES: usize = 6;
 
 /// Why the protocol cannot carry this message, if it cannot. Sent all the same, it would cost the connection.
 pub(crate) fn unfit(parcel: &Parcel, frame_max_bytes: usize) -> Option<String> {
-    let names = [&parcel.topic.exchange, &parcel.topic.routing_key];
+    let names = [parcel.topic.exchange.as_str(), &parcel.topic.routing_key];
     if let Some(name) =
-        names.into_iter().chain(parcel.headers.iter().map(|(name, _)| name)).find(|name| name.len() > NAME_BYTES_MAX)
+        names.into_iter().chain(parcel.headers.iter().map(|(name, _)| &**name)).find(|name| name.len() > NAME_BYTES_MAX)
     {
         return Some(format!("a name of {} bytes; RabbitMQ takes {NAME_BYTES_MAX} at most", name.len()));
     }
@@ -43,7 +43,7 @@ pub(crate) fn properties(parcel: &Parcel) -> BasicProperties {
     let published_at = header(wire::PUBLISHED_AT).and_then(|text| text.parse::<Timestamp>().ok());
     let mut table = FieldTable::default();
     for (name, value) in &parcel.headers {
-        table.insert(name.as_str().into(), AMQPValue::LongString(LongString::from(value.as_str())));
+        table.insert((&**name).into(), AMQPValue::LongString(LongString::from(value.as_str())));
     }
     let mut properties = BasicProperties::default()
         .with_content_type("application/json".into())
@@ -129,10 +129,10 @@ mod tests {
     fn parcel(headers: &[(&str, &str)]) -> Parcel {
         Parcel {
             id: Uuid::nil(),
-            topic: Topic::new("e", "k"),
+            topic: Topic::new("e", "k").into(),
             ordering_key: None,
             priority: 0,
-            headers: headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            headers: headers.iter().map(|(name, value)| ((*name).to_owned().into(), (*value).to_owned())).collect(),
             body: Bytes::new(),
             expected: true,
         }

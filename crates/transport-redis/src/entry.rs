@@ -83,10 +83,10 @@ mod tests {
     fn parcel(headers: &[(&str, &str)], body: &'static [u8]) -> Parcel {
         Parcel {
             id: Uuid::nil(),
-            topic: Topic::new("orders", "placed"),
+            topic: Topic::new("orders", "placed").into(),
             ordering_key: Some("clé".into()),
             priority: 3,
-            headers: headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            headers: headers.iter().map(|(name, value)| ((*name).to_owned().into(), (*value).to_owned())).collect(),
             body: Bytes::from_static(body),
             expected: true,
         }

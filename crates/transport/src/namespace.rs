@@ -61,7 +61,7 @@ impl Broker for Namespaced {
 
     async fn publish(&self, mut parcels: Vec<Parcel>) -> Result<Vec<Verdict>, BrokerError> {
         for parcel in &mut parcels {
-            parcel.topic = Topic::new(self.name(&parcel.topic.exchange), &parcel.topic.routing_key);
+            parcel.topic = Topic::new(self.name(&parcel.topic.exchange), &parcel.topic.routing_key).into();
         }
         self.broker.publish(parcels).await
     }

@@ -5,6 +5,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use onceward_envelope::{Envelope, EnvelopeError, TraceContext, headers};
 use onceward_topology::Topic;
+use std::{borrow::Cow, sync::Arc};
 use uuid::Uuid;
 
 /// `<exchange>:<routing key>`, for buses that have no such words.
@@ -16,19 +17,22 @@ pub const PRIORITY: &str = "x-priority";
 /// When it was published, in RFC 3339.
 pub const PUBLISHED_AT: &str = "x-published-at";
 
+/// As many headers as a message of ours has at most.
+const HEADERS: usize = 9;
+
 /// A message on its way to a broker.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parcel {
     /// The event's id.
     pub id: Uuid,
-    /// Where to.
-    pub topic: Topic,
+    /// Where to. Many parcels go the same way.
+    pub topic: Arc<Topic>,
     /// Messages with equal keys stay in order.
     pub ordering_key: Option<String>,
     /// 0 is the lowest.
     pub priority: u8,
     /// Beside the body; names are lower case and unique.
-    pub headers: Vec<(String, String)>,
+    pub headers: Vec<(Cow<'static, str>, String)>,
     /// The envelope in JSON.
     pub body: Bytes,
     /// The topology has a queue for it, so that none taking it is an error.
@@ -71,17 +75,17 @@ impl Arrival {
 }
 
 /// Packs a message for `topic`.
-pub fn pack(delivery: &Delivery, topic: Topic, expected: bool) -> Result<Parcel, EnvelopeError> {
+pub fn pack(delivery: &Delivery, topic: Arc<Topic>, expected: bool) -> Result<Parcel, EnvelopeError> {
     let envelope = &delivery.envelope;
-    let mut all: Vec<(String, String)> =
-        envelope.headers().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-    all.push((TOPIC.to_owned(), topic.to_string()));
-    all.push((PUBLISHED_AT.to_owned(), delivery.published_at.to_string()));
+    let mut all = Vec::with_capacity(HEADERS);
+    all.extend(envelope.headers().into_iter().map(|(name, value)| (Cow::Borrowed(name), value)));
+    all.push((Cow::Borrowed(TOPIC), topic.to_string()));
+    all.push((Cow::Borrowed(PUBLISHED_AT), delivery.published_at.to_string()));
     if let Some(key) = &delivery.ordering_key {
-        all.push((ORDERING_KEY.to_owned(), key.clone()));
+        all.push((Cow::Borrowed(ORDERING_KEY), key.clone()));
     }
     if delivery.priority > 0 {
-        all.push((PRIORITY.to_owned(), delivery.priority.to_string()));
+        all.push((Cow::Borrowed(PRIORITY), delivery.priority.to_string()));
     }
     Ok(Parcel {
         id: envelope.event_id,

@@ -96,7 +96,7 @@ async fn from_memory(bench: &Bench, broker: &Arc<dyn Broker>) -> anyhow::Result<
 fn parcel() -> anyhow::Result<Parcel> {
     let done = Done::new(Kind::Deduplicated);
     let tenant = TenantId::new("bench")?;
-    let topic = done.topic(&tenant).parse()?;
+    let topic: onceward::topology::Topic = done.topic(&tenant).parse()?;
     let event_id = Uuid::now_v7();
     let envelope = Envelope {
         event_id,
@@ -123,7 +123,7 @@ fn parcel() -> anyhow::Result<Parcel> {
         first_error: None,
         first_failed_at: None,
     };
-    Ok(wire::pack(&delivery, topic, true)?)
+    Ok(wire::pack(&delivery, topic.into(), true)?)
 }
 
 async fn published(bench: &Bench) -> anyhow::Result<()> {

@@ -132,7 +132,7 @@ async fn a_message_that_cannot_be_read_becomes_a_letter_as_it_is() {
     let topic = onceward::topology::Topic::new("probe.dlq", "");
     let parcel = onceward::transport::Parcel {
         id: uuid::Uuid::now_v7(),
-        topic,
+        topic: topic.into(),
         ordering_key: None,
         priority: 0,
         headers: vec![("x-foreign".into(), "nul \0 inside".into())],

@@ -211,8 +211,8 @@ pub(super) fn parcel(job: &Job, idempotency_key: &str, ordering_key: Option<&str
         first_error: None,
         first_failed_at: None,
     };
-    let topic = job.topic(&tenant_id).parse().expect("a topic");
-    wire::pack(&delivery, topic, true).expect("a job can be packed")
+    let topic: onceward_topology::Topic = job.topic(&tenant_id).parse().expect("a topic");
+    wire::pack(&delivery, topic.into(), true).expect("a job can be packed")
 }
 
 /// Publishes on the bus itself, past the outbox.

@@ -61,11 +61,11 @@ pub async fn headers_arrive_as_they_were_sent(lab: &dyn Lab) {
     ];
     let carried = carried(lab, |stand| {
         let mut first = stand.parcel("events", "a.b", "key", "{}");
-        first.headers.extend(values.map(|(name, value)| (name.to_owned(), value)));
+        first.headers.extend(values.map(|(name, value)| (name.into(), value)));
         first.priority = 7;
-        first.headers.push((wire::PRIORITY.to_owned(), "7".to_owned()));
+        first.headers.push((wire::PRIORITY.into(), "7".to_owned()));
         let mut second = stand.parcel("events", "a.b", "key", "{}");
-        second.headers.extend((0..40).map(|n| (format!("x-many-{n}"), n.to_string())));
+        second.headers.extend((0..40).map(|n| (format!("x-many-{n}").into(), n.to_string())));
         vec![first, second]
     });
     for (sent, came) in carried.await {

@@ -118,10 +118,10 @@ impl<'a> Stand<'a> {
         ];
         Parcel {
             id: Uuid::now_v7(),
-            topic,
+            topic: topic.into(),
             ordering_key: Some(ordering_key.to_owned()),
             priority: 0,
-            headers: headers.map(|(name, value)| (name.to_owned(), value)).to_vec(),
+            headers: headers.map(|(name, value)| (name.into(), value)).to_vec(),
             body: body.into(),
             expected,
         }

@@ -72,10 +72,10 @@ pub fn parcel(exchange: &str, routing_key: &str, ordering_key: &str, body: impl 
     let headers = [(wire::TOPIC, topic.to_string()), (wire::ORDERING_KEY, ordering_key.to_owned())];
     Parcel {
         id: Uuid::now_v7(),
-        topic,
+        topic: topic.into(),
         ordering_key: Some(ordering_key.to_owned()),
         priority: 0,
-        headers: headers.map(|(name, value)| (name.to_owned(), value)).to_vec(),
+        headers: headers.map(|(name, value)| (name.into(), value)).to_vec(),
         body: body.into(),
         expected: true,
     }

@@ -45,10 +45,10 @@ pub async fn declared(name: &str) -> (String, Arc<RedisBroker>) {
 pub fn parcel(exchange: &str, key: &str, body: impl Into<Bytes>) -> Parcel {
     Parcel {
         id: Uuid::now_v7(),
-        topic: Topic::new(exchange, key),
+        topic: Topic::new(exchange, key).into(),
         ordering_key: Some("key".to_owned()),
         priority: 0,
-        headers: vec![(wire::ORDERING_KEY.to_owned(), "key".to_owned())],
+        headers: vec![(wire::ORDERING_KEY.into(), "key".to_owned())],
         body: body.into(),
         expected: true,
     }
