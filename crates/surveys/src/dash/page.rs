@@ -101,7 +101,7 @@ fn pages(pages: &[Page]) -> Markup {
                 th scope="row" { @if page.page_id.is_empty() { "before the first page" } @else { (page.page_id) } }
                 td { (page.reached) }
                 td { (page.here) }
-                td { (page.dropped) " (" (percent(page.dropped, page.reached)) " %)" }
+                td { (page.dropped) " (" (percent(page.dropped, page.reached)) "%)" }
             }
         }
     };

@@ -78,7 +78,7 @@ function show(live) {
     page.page_id || "before the first page",
     page.reached,
     page.here,
-    `${page.dropped} (${percent(page.dropped, page.reached)} %)`,
+    `${page.dropped} (${percent(page.dropped, page.reached)}%)`,
   ]));
   rows("quotas", live.quotas.map((one) => [one.closed ? `${one.name} (full)` : one.name, filled(one), one.reserved]));
   rows("collectors", live.collectors.map((one) => [one.name || one.collector_id, one.started, one.completed]));
