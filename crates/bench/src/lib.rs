@@ -36,6 +36,8 @@ pub enum Name {
     Audit,
     /// Payments from intake to `payment.posted.v1`, against the bare SQL writes of the same rows
     Payments,
+    /// Page submits over HTTP that all want a place in one nearly full bucket, with the relay running
+    Quota,
     /// All of them, one after the other
     All,
 }
@@ -58,7 +60,8 @@ pub struct Args {
     /// Concurrent clients
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=64))]
     clients: u64,
-    /// The bus that `queue` and `payments` measure (PostgreSQL without it) and `relay` carries to (RabbitMQ and Kafka without it)
+    /// The bus that `queue` and `payments` measure (PostgreSQL without it), that `relay` carries to (RabbitMQ and Kafka
+    /// without it), and that `quota` runs on (Kafka without it)
     #[arg(long, value_enum)]
     bus: Option<BusName>,
     /// A broker to measure with --bus instead of a private one
@@ -156,6 +159,9 @@ async fn measure(name: Name, settings: &Settings) -> anyhow::Result<Report> {
     }
     if wanted(Name::Payments) {
         figures.extend(benches::payments::run(settings).await?);
+    }
+    if wanted(Name::Quota) {
+        figures.extend(benches::quota::run(settings).await?);
     }
     Ok(Report(figures))
 }

@@ -10,6 +10,10 @@ pub(crate) const HOLD_SNAPSHOT: &str =
 pub(crate) const PAYMENTS_POSTED: &str = "SELECT count(*) FROM lending.payment_posting";
 pub(crate) const OUTBOX_DEPTH: &str =
     "SELECT coalesce((SELECT depth FROM onceward.queue_stats(1) WHERE queue = '@outbox'), 0)::bigint";
+pub(crate) const OUTBOX_LAG_MS: &str =
+    "SELECT (1000 * coalesce((SELECT lag_seconds FROM onceward.queue_stats(1) WHERE queue = '@outbox'), 0))::float8";
+pub(crate) const QUOTA_TAKEN: &str =
+    "SELECT (reserved_n + filled_n)::bigint, (target_n + max_overfill)::bigint FROM surveys.quota_bucket";
 pub(crate) const NOW: &str = "SELECT clock_timestamp()";
 pub(crate) const POSTED_SINCE: &str = "SELECT count(*) FROM lending.payment_posting WHERE posted_at >= $1";
 /// From the moment it came in to the commit of its posting, as far as the transaction's start tells.

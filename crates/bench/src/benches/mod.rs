@@ -7,4 +7,5 @@ pub(crate) mod latency;
 pub(crate) mod payments;
 pub(crate) mod pinned;
 pub(crate) mod queue;
+pub(crate) mod quota;
 pub(crate) mod relay;
