@@ -1,8 +1,9 @@
 //! The alert rules: read by Prometheus' own program, fired one by one, and built on figures that are really there.
 
-use crate::support::{Scratch, print, print_json, services};
+use crate::support::{Process, SECRET, Scratch, get, http, migrated_database, print, print_json, services};
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use onceward::Platform;
+use onceward_testkit::{free_port, wait_until_ready};
 use serde_json::{Value, json};
 use std::{
     collections::BTreeSet,
@@ -73,6 +74,7 @@ const CASES: &[Case] = &[
         ],
         labels: &[],
     },
+    Case { alert: "SurveysQuotaOverfill", series: &[(r#"surveys_quota_overfill{instance="a"}"#, "1x40")], labels: &[] },
 ];
 
 /// Everything as it should be, with traffic.
@@ -89,6 +91,7 @@ const WELL: &[(&str, &str)] = &[
     (r#"onceward_dead_letters_open{queue="q"}"#, "0x40"),
     (r#"payments_e2e_latency_ms_bucket{le="300000"}"#, "0+96x40"),
     ("payments_e2e_latency_ms_count", "0+100x40"),
+    (r#"surveys_quota_overfill{instance="a"}"#, "0x40"),
 ];
 
 #[tokio::test]
@@ -189,4 +192,23 @@ impl Recorder for Described {
     fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
         Histogram::noop()
     }
+}
+
+#[tokio::test]
+async fn a_process_without_the_api_tells_its_figures_where_it_is_asked_to() {
+    let (scratch, database) = (Scratch::new(), migrated_database().await);
+    let listen = format!("127.0.0.1:{}", free_port());
+    let variables = [
+        ("DATABASE_URL", database.url()),
+        ("ONCEWARD_AUTH_SECRET", SECRET.into()),
+        ("ONCEWARD_HTTP_METRICS_LISTEN", listen.clone()),
+    ];
+    let variables = variables.each_ref().map(|(name, value)| (*name, value.as_str()));
+    let mut process = Process::start(&["serve", "--role", "worker"], &variables, &scratch.join("worker.log"));
+    let url = format!("http://{listen}");
+    wait_until_ready(&url).await;
+    let metrics = http().get(format!("{url}/metrics")).send().await.expect("an answer").text().await.expect("text");
+    assert!(metrics.contains("\nloanserve_queue_depth{"), "{metrics}");
+    assert_eq!(get(&format!("{url}/api/orders/1"), None).await.0, 404, "it serves no API");
+    assert!(process.end_by("TERM").await.success());
 }

@@ -1,6 +1,10 @@
 //! Surveys as authors and respondents meet them: over HTTP, on a real database, with what they tell on the bus.
 
 mod authoring;
+mod dash;
+mod dash_live;
+mod model;
+mod overfill;
 mod quotas;
 mod runtime;
 mod support;
