@@ -17,6 +17,7 @@ use futures_util::FutureExt;
 use lane::Lane;
 use onceward::{TaskContext, TaskError, db::listen::Listener};
 use std::{sync::Arc, time::Duration};
+use tokio::time::MissedTickBehavior;
 
 /// The part of all requests that is for endpoints that fail: one of so many.
 const PART_FOR_FAILING: usize = 4;
@@ -28,15 +29,22 @@ pub(crate) async fn run(context: TaskContext, settings: Arc<Settings>) -> Result
     let mut failing = Lane::new(true, for_failing);
     let mut listener = context.db.listen(store::CHANNEL);
     let courier = Arc::new(Courier { db: context.db.clone(), client, settings });
-    while !context.stop.is_cancelled() {
-        well.claim(&courier).await;
-        failing.claim(&courier).await;
-        tokio::select! {
-            () = context.stop.cancelled() => {}
-            () = woken(&mut listener) => {}
-            () = well.some_finished() => {}
-            () = failing.some_finished() => {}
-            () = tokio::time::sleep(Duration::from_millis(courier.settings.poll_ms)) => {}
+    let mut poll = tokio::time::interval(Duration::from_millis(courier.settings.poll_ms.max(1)));
+    poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        // Endpoints that fail wait for their time, so they are looked at by the clock.
+        let (look_at_well, look_at_failing) = tokio::select! {
+            () = context.stop.cancelled() => break,
+            () = woken(&mut listener) => (true, false),
+            () = well.some_finished() => (true, false),
+            () = failing.some_finished() => (false, true),
+            _ = poll.tick() => (true, true),
+        };
+        if look_at_well {
+            well.claim(&courier).await;
+        }
+        if look_at_failing {
+            failing.claim(&courier).await;
         }
     }
     // What does not finish now is sent again by somebody else when its lease has run out.
