@@ -1,6 +1,14 @@
 -- The steps of a session, each one call. Order of locks, the same for all: the session's row, then buckets by their ids,
 -- all of them in one statement. Nobody takes buckets twice in a transaction.
 
+-- Volatile: asked again after a lock, it must see what the lock waited for.
+CREATE FUNCTION surveys.is_any_full(p_tenant text, p_buckets uuid[]) RETURNS boolean
+    LANGUAGE sql VOLATILE
+    AS $$
+    SELECT coalesce(bool_or(b.filled_n >= b.target_n OR b.reserved_n + b.filled_n >= b.target_n + b.max_overfill), false)
+    FROM surveys.quota_bucket b WHERE b.bucket_id = ANY (p_buckets) AND b.tenant_id = p_tenant
+$$;
+
 -- The gate. Gives places back, takes new ones and turns held ones into filled ones, all of it or nothing: where a wanted place
 -- is not there, the places in `p_give_back_if_full` go back as well and no other is taken. The caller holds the session's lock.
 --   p_release: held → free     p_reserve: free → held     p_finalize: held → filled     p_fill: free → filled
@@ -19,14 +27,14 @@ BEGIN
         RETURN;
     END IF;
     IF cardinality(p_reserve) + cardinality(p_fill) > 0 THEN
-        v_all := v_all || p_give_back_if_full;
+        -- Who can see that there is no place need not wait for those who were in time: it takes no lock there.
+        v_full := surveys.is_any_full(v_tenant, p_reserve || p_fill);
+        v_all := CASE WHEN v_full THEN p_give_back_if_full ELSE v_all || p_give_back_if_full END;
     END IF;
     PERFORM 1 FROM surveys.quota_bucket b
     WHERE b.bucket_id = ANY (v_all) AND b.tenant_id = v_tenant ORDER BY b.bucket_id FOR NO KEY UPDATE;
-    IF cardinality(p_reserve) + cardinality(p_fill) > 0 THEN
-        SELECT coalesce(bool_or(b.filled_n >= b.target_n OR b.reserved_n + b.filled_n >= b.target_n + b.max_overfill), false)
-        INTO v_full FROM surveys.quota_bucket b
-        WHERE b.bucket_id = ANY (p_reserve || p_fill) AND b.tenant_id = v_tenant;
+    IF NOT v_full AND cardinality(p_reserve) + cardinality(p_fill) > 0 THEN
+        v_full := surveys.is_any_full(v_tenant, p_reserve || p_fill);
     END IF;
     IF v_full THEN
         p_release := p_give_back_if_full;
@@ -263,5 +271,5 @@ BEGIN
 END
 $$;
 
-GRANT EXECUTE ON FUNCTION surveys.move_places, surveys.admit, surveys.open_session, surveys.step, surveys.submit_page,
+GRANT EXECUTE ON FUNCTION surveys.is_any_full, surveys.move_places, surveys.admit, surveys.open_session, surveys.step, surveys.submit_page,
     surveys.expire TO onceward_app;
