@@ -1,6 +1,7 @@
 //! Surveys as authors and respondents meet them: over HTTP, on a real database, with what they tell on the bus.
 
 mod authoring;
+mod bus;
 mod dash;
 mod dash_live;
 mod model;

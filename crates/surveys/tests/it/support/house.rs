@@ -1,7 +1,7 @@
 //! Surveys inside the test's own process.
 
 use super::Author;
-use onceward::outbox;
+use onceward::{Service, outbox};
 use onceward_surveys::{Settings, runtime::ExpireSessions, service, settings::Secret};
 use onceward_testkit::{TestPlatform, eventually};
 use reqwest::{RequestBuilder, header::HeaderMap};
@@ -40,7 +40,13 @@ impl House {
 
     /// With these settings, on the bus at `bus`.
     pub async fn with(settings: Settings, bus: Option<&str>) -> Self {
-        let mut platform = TestPlatform::on_bus(vec![service(settings)], bus).await;
+        Self::beside(settings, bus, Vec::new()).await
+    }
+
+    /// The same beside other services.
+    pub async fn beside(settings: Settings, bus: Option<&str>, mut others: Vec<Service>) -> Self {
+        others.push(service(settings));
+        let mut platform = TestPlatform::on_bus(others, bus).await;
         platform.run_relay();
         platform.run_consumers();
         let url = platform.serve_http().await;
