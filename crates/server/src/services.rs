@@ -4,7 +4,8 @@ use onceward::{Config, Section, Service, config::ConfigError};
 use onceward_webhooks::Source;
 
 /// The settings of the services.
-pub const SECTIONS: &[Section] = &[onceward_lending::SECTION, onceward_documents::SECTION, onceward_webhooks::SECTION];
+pub const SECTIONS: &[Section] =
+    &[onceward_lending::SECTION, onceward_documents::SECTION, onceward_surveys::SECTION, onceward_webhooks::SECTION];
 
 /// All of them.
 pub fn services(config: &Config) -> Result<Vec<Service>, ConfigError> {
@@ -12,8 +13,15 @@ pub fn services(config: &Config) -> Result<Vec<Service>, ConfigError> {
         onceward_example_orders::service(),
         onceward_lending::service(config.section(&onceward_lending::SECTION)?),
         onceward_documents::service(config.section(&onceward_documents::SECTION)?),
+        surveys(config)?,
         onceward_webhooks::service(config.section(&onceward_webhooks::SECTION)?, webhook_sources()),
     ])
+}
+
+/// Respondents' tokens are signed with a secret of their own, or with one made from the platform's.
+fn surveys(config: &Config) -> Result<Service, ConfigError> {
+    let settings: onceward_surveys::Settings = config.section(&onceward_surveys::SECTION)?;
+    Ok(onceward_surveys::service(settings.or_derived_from(&config.auth.secret)))
 }
 
 /// What tenants' own programs may be told.
