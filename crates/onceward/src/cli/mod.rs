@@ -114,7 +114,7 @@ pub fn main(services: impl Into<Services>) -> ExitCode {
 
 /// Runs one command. Exit codes: 0 done, 1 failed, 2 the settings or arguments are wrong, 3 there was nothing to act on.
 pub fn run(services: impl Into<Services>, common: Common, command: Command) -> ExitCode {
-    let (config, platform) = match prepare(services.into(), &common) {
+    let (config, platform) = match prepare(services.into(), &common, &command) {
         Ok(prepared) => prepared,
         Err(error) => return fail(2, &error),
     };
@@ -131,8 +131,12 @@ pub fn run(services: impl Into<Services>, common: Common, command: Command) -> E
     }
 }
 
-fn prepare(services: Services, common: &Common) -> anyhow::Result<(Config, Platform)> {
-    let config = Config::load(common.config.as_deref(), &services.sections)?;
+fn prepare(services: Services, common: &Common, command: &Command) -> anyhow::Result<(Config, Platform)> {
+    let mut config = Config::load(common.config.as_deref(), &services.sections)?;
+    // Before services are made: some sign with a key that is derived from it.
+    if let Command::Up(args) = command {
+        up::own_secret(&mut config, args)?;
+    }
     let platform = Platform::assemble((services.make)(&config)?)?;
     Ok((config, platform))
 }

@@ -40,9 +40,6 @@ pub(super) async fn run(platform: Platform, mut config: Config, args: Args) -> a
     });
     let listener = super::serve::bind(args.listen.as_deref().unwrap_or(&config.http.listen)).await?;
     let cluster = own_cluster(&mut config, &args).await?;
-    if config.auth.mode == AuthKind::Hs256 && config.auth.secret.is_empty() {
-        config.auth.secret = embedded::secret(&args.data)?;
-    }
     for step in super::migrate(&platform, &config).await? {
         tracing::info!(step, "applied");
     }
@@ -58,6 +55,14 @@ pub(super) async fn run(platform: Platform, mut config: Config, args: Args) -> a
         tokio::task::spawn_blocking(move || cluster.stop(Shutdown::Fast)).await??;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Makes a secret for tokens, unless the settings name one or a key set.
+pub(super) fn own_secret(config: &mut Config, args: &Args) -> anyhow::Result<()> {
+    if config.auth.mode == AuthKind::Hs256 && config.auth.secret.is_empty() {
+        config.auth.secret = embedded::secret(&args.data)?;
+    }
+    Ok(())
 }
 
 /// Starts the private PostgreSQL, unless the settings name another.
