@@ -1,7 +1,7 @@
 //! Onceward: services whose effects happen once.
 //!
 //! A [`Service`] is a value that declares all it owns: migrations, contracts, topology, routes,
-//! consumers, schedules. [`Platform`] puts services together and checks that they fit; [`runtime`]
+//! consumers, schedules, tasks. [`Platform`] puts services together and checks that they fit; [`runtime`]
 //! runs them in one or more roles; [`cli`] is the command line around it.
 //!
 //! A service of your own is a binary whose `main` is `onceward::cli::main(vec![my_service()])`.

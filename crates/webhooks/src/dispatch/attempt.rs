@@ -11,17 +11,27 @@ use crate::{
 use jiff::Timestamp;
 use onceward::{Db, Scope};
 use std::{sync::Arc, time::Duration};
+use tokio::sync::Semaphore;
 
 const GONE: &str = "it answered 410 Gone: it wants nothing any more";
+
+/// Attempts that are written down at the same time. Hundreds may end at once, and others need connections, too.
+const RECORDED_AT_ONCE: usize = 4;
 
 /// Who makes deliveries.
 pub(super) struct Courier {
     pub db: Db,
-    pub client: Client,
     pub settings: Arc<Settings>,
+    client: Client,
+    recording: Semaphore,
 }
 
 impl Courier {
+    pub(super) fn new(db: Db, settings: Arc<Settings>) -> Result<Self, reqwest::Error> {
+        let client = Client::new(&settings)?;
+        Ok(Self { db, settings, client, recording: Semaphore::new(RECORDED_AT_ONCE) })
+    }
+
     pub(super) async fn deliver(self: Arc<Self>, claimed: Claimed) {
         let started_at = Timestamp::now();
         let id = claimed.event_id.to_string();
@@ -41,6 +51,7 @@ impl Courier {
     }
 
     async fn record(&self, claimed: &Claimed, started_at: Timestamp, answer: &Answer) -> Result<(), WebhookError> {
+        let _turn = self.recording.acquire().await;
         let scope = Scope { tenant: Some(claimed.tenant.clone()), ..Scope::platform("webhooks") };
         let mut tx = self.db.begin(scope).await?;
         let attempt = Attempt { delivery_id: claimed.delivery_id, lease: claimed.lease, started_at, answer };

@@ -11,7 +11,7 @@
 mod attempt;
 mod lane;
 
-use crate::{Settings, client::Client, store};
+use crate::{Settings, store};
 use attempt::Courier;
 use futures_util::FutureExt;
 use lane::Lane;
@@ -23,12 +23,11 @@ use tokio::time::MissedTickBehavior;
 const PART_FOR_FAILING: usize = 4;
 
 pub(crate) async fn run(context: TaskContext, settings: Arc<Settings>) -> Result<(), TaskError> {
-    let client = Client::new(&settings)?;
     let for_failing = (settings.in_flight / PART_FOR_FAILING).max(1);
     let mut well = Lane::new(false, settings.in_flight.saturating_sub(for_failing).max(1));
     let mut failing = Lane::new(true, for_failing);
     let mut listener = context.db.listen(store::CHANNEL);
-    let courier = Arc::new(Courier { db: context.db.clone(), client, settings });
+    let courier = Arc::new(Courier::new(context.db.clone(), settings)?);
     let mut poll = tokio::time::interval(Duration::from_millis(courier.settings.poll_ms.max(1)));
     poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

@@ -13,6 +13,8 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 const OVERLAP_S: i64 = 24 * 60 * 60;
+/// More than a tenant may have.
+const LISTED_AT_MOST: i64 = 1_000;
 
 #[derive(Deserialize)]
 pub(super) struct New {
@@ -34,9 +36,9 @@ pub(super) async fn create(command: Command<New>, settings: Arc<Settings>) -> Re
     command.respond(StatusCode::CREATED, &body).await
 }
 
-pub(super) async fn list(reader: Reader, most: u32) -> Result<Response, Problem> {
+pub(super) async fn list(reader: Reader) -> Result<Response, Problem> {
     let mut endpoints = Vec::new();
-    for endpoint in store::list_endpoints(&reader.tx, i64::from(most)).await? {
+    for endpoint in store::list_endpoints(&reader.tx, LISTED_AT_MOST).await? {
         endpoints.push(view(&reader.tx, &endpoint).await?);
     }
     reader.respond(&json!({ "endpoints": endpoints })).await

@@ -16,13 +16,12 @@ pub(crate) fn routes(settings: &Arc<Settings>) -> Routes {
 
 fn managing(routes: Routes, settings: &Arc<Settings>) -> Routes {
     let (for_new, for_change) = (settings.clone(), settings.clone());
-    let most = settings.max_endpoints;
     routes
         .post(ENDPOINTS, write(), move |command| endpoints::create(command, for_new.clone()))
         .summary("Add an endpoint. Its secret is told once, in this answer")
         .request("webhook.endpoint.new.v1")
         .responds(201, "webhook.endpoint.created.v1")
-        .get(ENDPOINTS, read(), move |reader| endpoints::list(reader, most))
+        .get(ENDPOINTS, read(), endpoints::list)
         .summary("List the endpoints")
         .responds(200, "webhook.endpoint.list.v1")
         .get(ENDPOINT, read(), endpoints::show)

@@ -38,11 +38,13 @@ const FIND: &str = "
 const RESEND: &str = "
     UPDATE webhooks.delivery SET state = 'pending', attempts = 0, due_at = now(), settled_at = NULL, leased_until = NULL
     WHERE delivery_id = $1 AND (leased_until IS NULL OR leased_until < now())";
+/// A test was for the endpoint that was tested.
 const REPLAY: &str = "
     WITH wanted AS (
         SELECT e.event_id, e.recorded_at FROM webhooks.event e
         JOIN webhooks.endpoint p ON p.endpoint_id = $2
-        WHERE e.recorded_at >= $3 AND e.recorded_at < $4 AND webhooks.wants(p.event_types, e.event_type)
+        WHERE e.recorded_at >= $3 AND e.recorded_at < $4 AND e.event_type <> 'webhook.test.v1'
+          AND webhooks.wants(p.event_types, e.event_type)
           AND ($5::text[] IS NULL OR webhooks.wants($5, e.event_type))
         ORDER BY e.recorded_at, e.event_id LIMIT $6),
     again AS (

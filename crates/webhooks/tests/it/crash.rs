@@ -1,9 +1,11 @@
 //! Who dies with a delivery in hand leaves it to others.
 
 use crate::support::{World, settings};
+use onceward::runtime::Running;
 use onceward_testkit::eventually;
 use onceward_webhooks::Settings;
 use std::collections::BTreeSet;
+use tokio_util::sync::CancellationToken;
 
 #[tokio::test]
 async fn a_dispatcher_that_dies_between_sending_and_recording_leaves_the_same_message_to_another() {
@@ -87,4 +89,21 @@ async fn two_dispatchers_share_the_work_and_send_nothing_twice() {
     assert_eq!(world.receiver.ids("ok"), sold);
     stop.cancel();
     assert!(other.finished().await);
+}
+
+#[tokio::test]
+async fn a_dispatcher_stops_in_time_although_an_endpoint_hangs() {
+    let world = World::idle(settings(), None).await;
+    let (endpoint, _) = world.endpoint("acme", "hang").await;
+    let mut config = world.platform.config().clone();
+    config.shutdown.grace_ms = 2_000;
+    let stop = CancellationToken::new();
+    let mut running = Running::new(world.platform.platform().clone(), config, stop.clone()).expect("the parts connect");
+    running.run_consumers();
+    world.sell("acme", 0..1).await;
+    world.receiver.wait("hang", 1).await;
+    stop.cancel();
+    assert!(running.finished().await, "it gave up the request by itself");
+    let delivery = &world.deliveries("acme", &endpoint).await[0];
+    assert_eq!((delivery["state"].as_str(), delivery["attempts"].as_i64()), (Some("pending"), Some(0)));
 }
