@@ -1,13 +1,14 @@
 //! What never changes is kept: published definitions by their version, sets of buckets by their revision.
 //!
 //! Which version and which revision count is read in every transaction, so nothing here can be out of date. How full a bucket
-//! is is never here.
+//! is is never here. Definitions are also shared between processes, where `surveys.cache_url` names a Redis.
 
 use crate::{
-    SurveyError,
+    Settings, SurveyError,
     definition::{Definition, Form},
     quota::{self, Bucket},
     runtime::store,
+    shared::Shared,
 };
 use onceward::Tx;
 use std::{
@@ -23,12 +24,14 @@ type Key = (String, Uuid, i32);
 pub struct Cache {
     forms: Kept<Key, Arc<Form>>,
     buckets: Kept<Key, Arc<[Bucket]>>,
+    shared: Option<Shared>,
 }
 
 impl Cache {
-    /// Keeps up to `entries` of each.
-    pub fn new(entries: usize) -> Self {
-        Self { forms: Kept::new(entries), buckets: Kept::new(entries) }
+    /// Keeps as many as the settings say, and shares where they say.
+    pub fn new(settings: &Settings) -> Self {
+        let entries = settings.cache_entries;
+        Self { forms: Kept::new(entries), buckets: Kept::new(entries), shared: Shared::new(&settings.cache_url) }
     }
 
     /// A published version of a survey.
@@ -37,12 +40,30 @@ impl Cache {
         if let Some(form) = self.forms.get(&key) {
             return Ok(form);
         }
-        let definition: Definition = store::find_published(tx, survey_id, version).await?;
+        let form = Arc::new(match self.shared_form(&key).await {
+            Some(form) => form,
+            None => self.stored_form(tx, &key).await?,
+        });
+        self.forms.put(key, form.clone());
+        Ok(form)
+    }
+
+    async fn shared_form(&self, key: &Key) -> Option<Form> {
+        let text = self.shared.as_ref()?.get(&name(key)).await?;
+        Form::new(serde_json::from_str(&text).ok()?).ok()
+    }
+
+    async fn stored_form(&self, tx: &Tx, key: &Key) -> Result<Form, SurveyError> {
+        let (_, survey_id, version) = key;
+        let definition: Definition = store::find_published(tx, *survey_id, *version).await?;
         let form = Form::new(definition).map_err(|_| {
             SurveyError::Corrupt(format!("version {version} of survey {survey_id} was published and is not valid"))
         })?;
-        let form = Arc::new(form);
-        self.forms.put(key, form.clone());
+        if let Some(shared) = &self.shared
+            && let Ok(text) = serde_json::to_string(form.definition())
+        {
+            shared.put(&name(key), &text).await;
+        }
         Ok(form)
     }
 
@@ -56,6 +77,11 @@ impl Cache {
         self.buckets.put(key, buckets.clone());
         Ok(buckets)
     }
+}
+
+/// What a definition is called among processes.
+fn name((tenant, survey_id, version): &Key) -> String {
+    format!("onceward:surveys:definition:{tenant}:{survey_id}:{version}")
 }
 
 /// A map with a bound. When it is full, what was not asked for the longest goes.

@@ -17,6 +17,7 @@ pub mod limits;
 pub mod quota;
 pub mod runtime;
 pub mod settings;
+mod shared;
 pub mod token;
 pub mod topology;
 

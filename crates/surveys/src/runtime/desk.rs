@@ -48,7 +48,7 @@ impl Desk {
     pub(crate) fn new(settings: Arc<Settings>) -> Self {
         Self {
             signer: Signer::new(&settings.token_secret),
-            cache: Cache::new(settings.cache_entries),
+            cache: Cache::new(&settings),
             limiter: Limiter::new(&settings),
             settings,
         }
@@ -58,6 +58,11 @@ impl Desk {
     pub(super) fn claim(&self, visit: &Visit) -> Result<Claim, SurveyError> {
         let header = visit.request.header("authorization").unwrap_or_default();
         let token = header.strip_prefix("Bearer ").ok_or(TokenError::Invalid)?;
+        self.claim_by(token, visit)
+    }
+
+    /// The claim that `token` makes, wherever the request carries it.
+    pub(super) fn claim_by(&self, token: &str, visit: &Visit) -> Result<Claim, SurveyError> {
         let claim = self.signer.read(token, Timestamp::now())?;
         let (Claim::Collector { collector, .. }
         | Claim::Invite { collector, .. }
@@ -90,6 +95,11 @@ impl Visit {
     /// The body as the handler's type.
     pub(super) fn body<B: DeserializeOwned>(&self) -> Result<B, Problem> {
         B::deserialize(&self.body).map_err(|error| Problem::new(codes::VALIDATION_FAILED).error("", error.to_string()))
+    }
+
+    /// The body as it came.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.request.body
     }
 
     pub(super) fn header(&self, name: &str) -> Option<&str> {
