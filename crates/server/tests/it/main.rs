@@ -20,3 +20,4 @@ mod topology;
 mod trace;
 mod up;
 mod up_again;
+mod webhooks;

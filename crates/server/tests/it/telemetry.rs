@@ -10,10 +10,10 @@ use tokio::{
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\ncontent-length: 0\r\n\r\n";
 
 /// The first line and the body of a request.
-type Posted = (String, Vec<u8>);
+pub type Posted = (String, Vec<u8>);
 
 /// Something that takes what a collector would take. Gives its address and what it gets.
-async fn collector() -> (String, mpsc::UnboundedReceiver<Posted>) {
+pub async fn collector() -> (String, mpsc::UnboundedReceiver<Posted>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("a bound address").to_string();
     let (sender, posted) = mpsc::unbounded_channel();

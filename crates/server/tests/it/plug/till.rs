@@ -14,7 +14,8 @@ use std::{
 use tokio::time::{MissedTickBehavior, interval};
 
 pub const TENANTS: [&str; 2] = ["acme", "globex"];
-const ROLES: [&str; 5] = ["loans:read", "loans:write", "products:write", "payments:read", "payments:write"];
+const ROLES: [&str; 6] =
+    ["loans:read", "loans:write", "products:write", "payments:read", "payments:write", "webhooks:write"];
 const RETRY_EVERY: Duration = Duration::from_millis(50);
 const MOST_ATTEMPTS: usize = 1_200;
 
