@@ -16,6 +16,7 @@
 mod commands;
 mod consumers;
 mod desk;
+mod pages;
 mod routes;
 pub(crate) mod store;
 mod view;

@@ -2,9 +2,9 @@
 
 use super::{
     Desk,
-    commands::{self, PageSubmit},
+    commands::{self, Begun, PageSubmit},
     desk::Visit,
-    store, view,
+    pages, store, view,
 };
 use crate::{
     SurveyError,
@@ -19,13 +19,13 @@ use onceward::{
 };
 use serde::Deserialize;
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use uuid::Uuid;
 
 const KEY_BYTES: usize = 255;
 
 pub(crate) fn routes(routes: Routes, desk: &Arc<Desk>) -> Routes {
+    let routes = pages::routes(routes, desk);
     let [for_start, for_show, for_submit, for_complete, for_end] = [(); 5].map(|()| desk.clone());
     routes
         .post("/runtime/start", Access::public(), move |visit| start(visit, for_start.clone()))
@@ -66,27 +66,31 @@ async fn start(visit: Visit, desk: Arc<Desk>) -> Result<Response, Problem> {
         Claim::Invite { tenant, collector, invite } => (tenant, *collector, Some(*invite)),
         Claim::Session(_) => return Err(SurveyError::Token(TokenError::Invalid).into()),
     };
-    let digest = Sha256::new_with_prefix(collector.as_bytes());
-    let digest = digest.chain_update(invite.unwrap_or_default().as_bytes()).chain_update(key).finalize();
+    let digest = commands::start_digest(collector, invite, key);
     let mut tx = visit.begin(&claim).await?;
     let begun = commands::start(&mut tx, &desk, collector, invite, &digest).await?;
     let session = store::open_session(&tx, begun.session_id, "").await?;
     let form = desk.cache.form(&tx, session.survey_id, session.version).await?;
-    let hours = i64::from(desk.settings.session_token_hours);
-    let until = Timestamp::now().saturating_add(SignedDuration::from_hours(hours)).map_err(Problem::internal)?;
-    let claim = SessionClaim {
-        tenant: tenant.clone(),
-        survey: begun.survey_id,
-        collector,
-        session: begun.session_id,
-        until: until.as_second(),
-    };
-    let token = desk.signer.sign(&Claim::Session(claim)).map_err(SurveyError::from)?;
+    let token = session_token(&desk, tenant, &begun, collector)?;
     tx.commit().await?;
     let mut body = view::whole(&form, &session);
     body["token"] = token.into();
     let status = if begun.fresh { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(body)).into_response())
+}
+
+/// What the bearer goes on with.
+pub(super) fn session_token(desk: &Desk, tenant: &str, begun: &Begun, collector: Uuid) -> Result<String, Problem> {
+    let hours = i64::from(desk.settings.session_token_hours);
+    let until = Timestamp::now().saturating_add(SignedDuration::from_hours(hours)).map_err(Problem::internal)?;
+    let claim = SessionClaim {
+        tenant: tenant.to_owned(),
+        survey: begun.survey_id,
+        collector,
+        session: begun.session_id,
+        until: until.as_second(),
+    };
+    Ok(desk.signer.sign(&Claim::Session(claim)).map_err(SurveyError::from)?)
 }
 
 async fn show(Path(session_id): Path<Uuid>, visit: Visit, desk: Arc<Desk>) -> Result<Response, Problem> {

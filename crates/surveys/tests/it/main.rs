@@ -6,6 +6,8 @@ mod dash;
 mod dash_live;
 mod model;
 mod overfill;
+mod pages;
 mod quotas;
 mod runtime;
+mod shared;
 mod support;

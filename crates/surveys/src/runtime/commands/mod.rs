@@ -8,7 +8,7 @@ mod terminate;
 
 pub(super) use complete::complete;
 pub(super) use expire::expire;
-pub(super) use start::start;
+pub(super) use start::{Begun, start, start_digest};
 pub(super) use submit::{PageSubmit, submit};
 pub(super) use terminate::terminate;
 

@@ -12,6 +12,7 @@ use crate::{
     },
 };
 use onceward::Tx;
+use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
 /// A session that was begun, now or before.
@@ -56,6 +57,12 @@ pub(in crate::runtime) async fn start(
         }
     }
     Ok(begun)
+}
+
+/// The same link and the same key are the same start.
+pub(in crate::runtime) fn start_digest(collector_id: Uuid, invite_id: Option<Uuid>, key: &str) -> Vec<u8> {
+    let digest = Sha256::new_with_prefix(collector_id.as_bytes());
+    digest.chain_update(invite_id.unwrap_or_default().as_bytes()).chain_update(key).finalize().to_vec()
 }
 
 fn refused(refusal: &str) -> SurveyError {

@@ -21,10 +21,10 @@ use uuid::Uuid;
 /// A page as it is submitted.
 #[derive(Deserialize)]
 pub(in crate::runtime) struct PageSubmit {
-    page_id: String,
+    pub page_id: String,
     /// Counts the submits of this page, from 1. The same number is the same submit.
-    attempt: i32,
-    answers: Map<String, Value>,
+    pub attempt: i32,
+    pub answers: Map<String, Value>,
 }
 
 /// Gives the outcome with the next page.
