@@ -11,6 +11,7 @@ const BY_TENANT: &[&str] = &[
     "lending.loan_to_service",
     "lending.open_conflict",
     "onceward_web.request_key_pkey",
+    "webhooks.endpoint_of_tenant",
 ];
 
 /// Row-level security adds the tenant to every condition. While statistics are young a planner takes any index that begins
