@@ -263,4 +263,10 @@ mod tests {
         let taken = Migrations { schema: onceward_web::MIGRATIONS.schema, steps: &[] };
         assert!(schemas_of(vec![Service::new("third").migrations(taken)]).is_err());
     }
+    #[test]
+    fn two_services_that_give_one_name_to_two_objectives_do_not_fit() {
+        let services = vec![Service::new("first").slo(Slo::new("relay-lag", "Another than the platform's"))];
+        let problems = Platform::assemble(services).err().expect("they do not fit").to_string();
+        assert!(problems.contains("two service-level objectives are called relay-lag"), "{problems}");
+    }
 }
