@@ -163,6 +163,25 @@ async fn one_address_cannot_crowd_out_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn behind_a_proxy_of_ours_everybody_is_counted_on_their_own() {
+    for (proxies, refused) in [(json!(["127.0.0.1"]), false), (json!(["10.0.0.0/8"]), true)] {
+        let trusted_proxies = serde_json::from_value(proxies).expect("proxies");
+        let settings = onceward_surveys::Settings { rate_per_s: 1, rate_burst: 1, trusted_proxies, ..settings() };
+        let house = House::with(settings, None).await;
+        let author = house.author("acme");
+        let survey = author.survey(&definition()).await;
+        let (_, link) = author.collector(survey, json!({})).await;
+        let all = join_all((0..20).map(|number| {
+            let request = house.http.post(format!("{}/runtime/start", house.url)).bearer_auth(&link);
+            let request = request.header("idempotency-key", format!("key-{number}"));
+            Answer::to(request.header("x-forwarded-for", format!("203.0.113.{number}")))
+        }))
+        .await;
+        assert_eq!(all.iter().any(|one| one.status == 429), refused, "{all:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_tenants_with_equal_ids_never_meet() {
     let house = House::open().await;
     let (acme, globex) = (house.author("acme"), house.author("globex"));
