@@ -26,5 +26,7 @@ fn surveys(config: &Config) -> Result<Service, ConfigError> {
 
 /// What tenants' own programs may be told.
 fn webhook_sources() -> Vec<Source> {
-    vec![Source::new("payments.events", "payment.#")]
+    use onceward_surveys::topology::{ANSWERS, COLLECTORS, QUOTA, SESSIONS};
+    let payments = Source::new("payments.events", "payment.#");
+    [SESSIONS, ANSWERS, QUOTA, COLLECTORS].map(|topic| Source::new(topic, "#")).into_iter().chain([payments]).collect()
 }
