@@ -75,7 +75,7 @@ pub(crate) async fn run(settings: &Settings) -> anyhow::Result<Vec<Figure>> {
     ])
 }
 
-/// Surveys that are served over HTTP, with everything else running beside.
+/// Surveys that are served over HTTP, with the relay beside. Consumers would run elsewhere.
 struct House {
     http: Http,
     url: String,
@@ -95,7 +95,6 @@ impl House {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}", listener.local_addr()?);
         instance.serve_http(listener)?;
-        instance.run_consumers();
         instance.run_relay();
         let exp = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs() + DAY_S;
         let claims =

@@ -5,6 +5,7 @@ mod bus;
 mod dash;
 mod dash_live;
 mod model;
+mod outage;
 mod overfill;
 mod pages;
 mod quotas;
