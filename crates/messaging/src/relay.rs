@@ -36,6 +36,11 @@ const BREAKER: BreakerSettings = BreakerSettings {
     longest: Duration::from_secs(5),
 };
 
+/// A turn of less than this part of a batch costs more than it carries.
+const FEW: usize = 8;
+/// After such a turn a task leaves messages to the others, or to gather.
+const GATHER: Duration = Duration::from_millis(20);
+
 /// How a relay works.
 #[derive(Clone, Copy, Debug)]
 pub struct RelayConfig {
@@ -151,10 +156,16 @@ impl Relay {
             }
             match intake.take(self.config.batch).await {
                 Ok(None) => tokio::select! { () = intake.wait(IDLE_WAIT) => {}, () = stop.cancelled() => {} },
-                Ok(Some(turn)) => match self.carry(turn, &mut ways).await {
-                    Ok(()) => pause.reset(),
-                    Err(error) => pause.after("relay", &error, &stop).await,
-                },
+                Ok(Some(turn)) => {
+                    let few = turn.deliveries().len() < self.config.batch / FEW;
+                    match self.carry(turn, &mut ways).await {
+                        Ok(()) => pause.reset(),
+                        Err(error) => pause.after("relay", &error, &stop).await,
+                    }
+                    if few {
+                        tokio::select! { () = tokio::time::sleep(GATHER) => {}, () = stop.cancelled() => {} }
+                    }
+                }
                 Err(error) => pause.after("relay", &error, &stop).await,
             }
         }

@@ -1,14 +1,6 @@
 -- The steps of a session, each one call. Order of locks, the same for all: the session's row, then buckets by their ids,
 -- all of them in one statement. Nobody takes buckets twice in a transaction.
 
--- Volatile: asked again after a lock, it must see what the lock waited for.
-CREATE FUNCTION surveys.is_any_full(p_tenant text, p_buckets uuid[]) RETURNS boolean
-    LANGUAGE sql VOLATILE
-    AS $$
-    SELECT coalesce(bool_or(b.filled_n >= b.target_n OR b.reserved_n + b.filled_n >= b.target_n + b.max_overfill), false)
-    FROM surveys.quota_bucket b WHERE b.bucket_id = ANY (p_buckets) AND b.tenant_id = p_tenant
-$$;
-
 -- The gate. Gives places back, takes new ones and turns held ones into filled ones, all of it or nothing: where a wanted place
 -- is not there, the places in `p_give_back_if_full` go back as well and no other is taken. The caller holds the session's lock.
 --   p_release: held → free     p_reserve: free → held     p_finalize: held → filled     p_fill: free → filled
@@ -20,28 +12,33 @@ CREATE FUNCTION surveys.move_places(
 #variable_conflict use_column
 DECLARE
     v_tenant text := onceward_meta.current_tenant();
-    v_all    uuid[] := p_release || p_reserve || p_finalize || p_fill;
-    v_full   boolean := false;
+    v_wanted uuid[] := p_reserve || p_fill;
+    v_locked boolean := false;
+    v_full   boolean;
 BEGIN
-    IF cardinality(v_all) = 0 THEN
-        RETURN;
-    END IF;
-    IF cardinality(p_reserve) + cardinality(p_fill) > 0 THEN
-        -- Who can see that there is no place need not wait for those who were in time: it takes no lock there.
-        v_full := surveys.is_any_full(v_tenant, p_reserve || p_fill);
-        v_all := CASE WHEN v_full THEN p_give_back_if_full ELSE v_all || p_give_back_if_full END;
-    END IF;
-    PERFORM 1 FROM surveys.quota_bucket b
-    WHERE b.bucket_id = ANY (v_all) AND b.tenant_id = v_tenant ORDER BY b.bucket_id FOR NO KEY UPDATE;
-    IF NOT v_full AND cardinality(p_reserve) + cardinality(p_fill) > 0 THEN
-        v_full := surveys.is_any_full(v_tenant, p_reserve || p_fill);
-    END IF;
+    -- First without a lock: who can see that there is no place need not wait for those who were in time.
+    LOOP
+        SELECT coalesce(bool_or(b.filled_n >= b.target_n OR b.reserved_n + b.filled_n >= b.target_n + b.max_overfill), false)
+        INTO v_full FROM surveys.quota_bucket b WHERE b.bucket_id = ANY (v_wanted) AND b.tenant_id = v_tenant;
+        EXIT WHEN v_full OR v_locked;
+        PERFORM 1 FROM surveys.quota_bucket b
+        WHERE b.bucket_id = ANY (p_release || v_wanted || p_finalize || p_give_back_if_full) AND b.tenant_id = v_tenant
+        ORDER BY b.bucket_id FOR NO KEY UPDATE;
+        v_locked := true;
+    END LOOP;
     IF v_full THEN
+        RETURN QUERY SELECT NULL::uuid, 'full', 0, 0, 0, false;
+        IF cardinality(p_give_back_if_full) = 0 THEN
+            RETURN;
+        END IF;
+        IF NOT v_locked THEN
+            PERFORM 1 FROM surveys.quota_bucket b
+            WHERE b.bucket_id = ANY (p_give_back_if_full) AND b.tenant_id = v_tenant ORDER BY b.bucket_id FOR NO KEY UPDATE;
+        END IF;
         p_release := p_give_back_if_full;
         p_reserve := '{}';
         p_finalize := '{}';
         p_fill := '{}';
-        RETURN QUERY SELECT NULL::uuid, 'full', 0, 0, 0, false;
     END IF;
     RETURN QUERY
     UPDATE surveys.quota_bucket b
@@ -123,8 +120,9 @@ BEGIN
 END
 $$;
 
--- The session with its lock, and what was answered so far. Two statements, so that the second sees what the lock waited for.
-CREATE FUNCTION surveys.open_session(p_session uuid, p_page text)
+-- The session, with its lock if asked for, and what was answered so far. Two statements, so that the second sees what the lock
+-- waited for.
+CREATE FUNCTION surveys.open_session(p_session uuid, p_page text, p_locked boolean)
     RETURNS TABLE (survey_id uuid, collector_id uuid, version int, status text, reason text, held uuid[], filled uuid[],
         quota_revision int, duration_ms bigint, answers jsonb, attempt int, body_digest bytea, outcome jsonb)
     LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan
@@ -134,7 +132,11 @@ DECLARE
     v_tenant  text := onceward_meta.current_tenant();
     v_session surveys.session;
 BEGIN
-    SELECT * INTO v_session FROM surveys.session s WHERE s.session_id = p_session AND s.tenant_id = v_tenant FOR NO KEY UPDATE;
+    IF p_locked THEN
+        SELECT * INTO v_session FROM surveys.session s WHERE s.session_id = p_session AND s.tenant_id = v_tenant FOR NO KEY UPDATE;
+    ELSE
+        SELECT * INTO v_session FROM surveys.session s WHERE s.session_id = p_session AND s.tenant_id = v_tenant;
+    END IF;
     IF NOT FOUND THEN
         RETURN;
     END IF;
@@ -271,5 +273,5 @@ BEGIN
 END
 $$;
 
-GRANT EXECUTE ON FUNCTION surveys.is_any_full, surveys.move_places, surveys.admit, surveys.open_session, surveys.step, surveys.submit_page,
+GRANT EXECUTE ON FUNCTION surveys.move_places, surveys.admit, surveys.open_session, surveys.step, surveys.submit_page,
     surveys.expire TO onceward_app;

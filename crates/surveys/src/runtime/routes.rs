@@ -95,7 +95,7 @@ pub(super) fn session_token(desk: &Desk, tenant: &str, begun: &Begun, collector:
 
 async fn show(Path(session_id): Path<Uuid>, visit: Visit, desk: Arc<Desk>) -> Result<Response, Problem> {
     let (_, tx) = desk.session(&visit, session_id).await?;
-    let session = store::open_session(&tx, session_id, "").await?;
+    let session = store::read_session(&tx, session_id, "").await?;
     let form = desk.cache.form(&tx, session.survey_id, session.version).await?;
     tx.rollback().await?;
     Ok(answer(&view::whole(&form, &session)))

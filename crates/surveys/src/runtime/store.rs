@@ -21,7 +21,7 @@ const ADMIT: &str = "
 const OPEN: &str = "
     SELECT survey_id, collector_id, version, status, reason, held, filled, quota_revision, duration_ms, answers, attempt,
         body_digest, outcome
-    FROM surveys.open_session($1, $2)";
+    FROM surveys.open_session($1, $2, $3)";
 const STEP: &str = "
     SELECT bucket_id, moved, reserved, filled, target, closed FROM surveys.step($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 const SUBMIT: &str = "
@@ -144,7 +144,16 @@ pub(crate) async fn admit(
 
 /// The session, locked until the transaction ends, with the last submit of `page_id`.
 pub(crate) async fn open_session(tx: &Tx, session_id: Uuid, page_id: &str) -> Result<Session, SurveyError> {
-    let row = tx.query_opt(OPEN, &[&session_id, &page_id]).await?.ok_or(SurveyError::Missing("session"))?;
+    session(tx, session_id, page_id, true).await
+}
+
+/// The session as it is at the moment: for showing it. Nobody waits for who only looks.
+pub(crate) async fn read_session(tx: &Tx, session_id: Uuid, page_id: &str) -> Result<Session, SurveyError> {
+    session(tx, session_id, page_id, false).await
+}
+
+async fn session(tx: &Tx, session_id: Uuid, page_id: &str, locked: bool) -> Result<Session, SurveyError> {
+    let row = tx.query_opt(OPEN, &[&session_id, &page_id, &locked]).await?.ok_or(SurveyError::Missing("session"))?;
     let Json(answers) = row.try_get(9).map_err(DbError::from)?;
     let attempt: Option<i32> = row.get(10);
     Ok(Session {

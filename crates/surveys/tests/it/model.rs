@@ -153,10 +153,10 @@ fn a_gate_that_is_broken_on_purpose_is_found_out() {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     let breaks = [
-        ("surveys.is_any_full", "OR b.reserved_n + b.filled_n >= b.target_n + b.max_overfill", ""),
-        ("surveys.is_any_full", "b.filled_n >= b.target_n OR ", ""),
+        ("surveys.move_places", "OR b.reserved_n + b.filled_n >= b.target_n + b.max_overfill", ""),
+        ("surveys.move_places", "b.filled_n >= b.target_n OR ", ""),
         ("surveys.move_places", "p_release := p_give_back_if_full", "p_release := '{}'"),
-        ("surveys.move_places", "is_any_full(v_tenant, p_reserve || p_fill)", "is_any_full(v_tenant, p_reserve)"),
+        ("surveys.move_places", "v_wanted uuid[] := p_reserve || p_fill", "v_wanted uuid[] := p_reserve"),
         ("surveys.expire", "b.reserved_n - h.places", "b.reserved_n"),
     ];
     for (function, rule, instead) in breaks {

@@ -8,7 +8,7 @@ use crate::{
         Desk,
         commands::{self, PageSubmit},
         desk::Visit,
-        store::{Session, Status, open_session},
+        store::{Session, Status, open_session, read_session},
     },
     token::{Claim, TokenError},
 };
@@ -35,7 +35,7 @@ pub(super) async fn show(
 
 async fn try_show(session_id: Uuid, wanted: Option<&str>, visit: &Visit, desk: &Desk) -> Result<Response, Failed> {
     let tx = enter(session_id, visit, desk).await?;
-    let session = open_session(&tx, session_id, "").await?;
+    let session = read_session(&tx, session_id, "").await?;
     let form = desk.cache.form(&tx, session.survey_id, session.version).await?;
     let title = store::title(&tx, session.survey_id).await?;
     let html = match session.status {
@@ -141,7 +141,7 @@ fn place(form: &Form, way: &Way, wanted: Option<&str>) -> Option<usize> {
 }
 
 async fn next_attempt(tx: &Tx, session: &Session, form: &Form, index: usize) -> Result<i32, SurveyError> {
-    let last = open_session(tx, session.session_id, &form.page(index).id).await?.last;
+    let last = read_session(tx, session.session_id, &form.page(index).id).await?.last;
     Ok(last.map_or(0, |last| last.attempt).saturating_add(1))
 }
 
