@@ -144,7 +144,7 @@ mod tests {
         assert!(unfit(&parcel(&[(&"n".repeat(256), "")]), 131_072).unwrap().contains("256 bytes"));
         assert!(unfit(&parcel(&[("x", &"v".repeat(7_000))]), 8_192).unwrap().contains("frame_max"));
         let mut long = parcel(&[]);
-        long.topic.routing_key = "k".repeat(256);
+        long.topic = Topic::new("e", "k".repeat(256)).into();
         assert!(unfit(&long, 131_072).unwrap().contains("at most"));
     }
 
