@@ -65,13 +65,16 @@ pub(crate) fn unavailable(what: &str, error: impl std::fmt::Display) -> BrokerEr
     BrokerError::Unavailable(format!("{what}: {error}"))
 }
 
+/// Work that keeps to its limit ends by itself and knows why. It is given this long to say so.
+const LAST_WORD: Duration = Duration::from_secs(2);
+
 /// Runs what blocks where it may, for at most `limit`.
 pub(crate) async fn blocking<T: Send + 'static>(
     what: &str,
     limit: Duration,
     work: impl FnOnce() -> Result<T, BrokerError> + Send + 'static,
 ) -> Result<T, BrokerError> {
-    match tokio::time::timeout(limit, tokio::task::spawn_blocking(work)).await {
+    match tokio::time::timeout(limit + LAST_WORD, tokio::task::spawn_blocking(work)).await {
         Ok(Ok(result)) => result,
         Ok(Err(error)) => Err(unavailable(what, error)),
         Err(_) => Err(unavailable(what, format_args!("no answer within {} ms", limit.as_millis()))),
