@@ -55,7 +55,15 @@ pub fn broker(url: &str, topology: &Topology) -> RabbitMqBroker {
 /// A topology on the shared server that is declared.
 pub async fn declared(topology: &Topology) -> RabbitMqBroker {
     let broker = broker(&server_url().await, topology);
-    broker.declare().await.expect("it can be declared");
+    // A server that many tests share may be too busy to answer in time.
+    let mut made = broker.declare().await;
+    for _ in 0..3 {
+        match made {
+            Err(BrokerError::Unavailable(_)) => made = broker.declare().await,
+            _ => break,
+        }
+    }
+    made.expect("it can be declared");
     broker
 }
 
