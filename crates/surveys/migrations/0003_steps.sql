@@ -208,19 +208,13 @@ CREATE FUNCTION surveys.submit_page(
 #variable_conflict use_column
 DECLARE
     v_tenant text := onceward_meta.current_tenant();
-    v_moved  record;
 BEGIN
-    FOR v_moved IN SELECT * FROM surveys.step(
-        p_session, p_status, p_reason, p_release, p_reserve, '{}', '{}', p_reservation_s, p_session_s) LOOP
-        IF v_moved.moved = 'full' THEN
-            p_outcome := p_outcome_full;
-        END IF;
-        bucket_id := v_moved.bucket_id; moved := v_moved.moved; reserved := v_moved.reserved; filled := v_moved.filled;
-        target := v_moved.target; closed := v_moved.closed;
-        RETURN NEXT;
-    END LOOP;
+    RETURN QUERY SELECT * FROM surveys.step(
+        p_session, p_status, p_reason, p_release, p_reserve, '{}', '{}', p_reservation_s, p_session_s);
     INSERT INTO surveys.answer AS a (tenant_id, session_id, page_id, attempt, answers, body_digest, outcome)
-    VALUES (v_tenant, p_session, p_page, p_attempt, p_answers, p_digest, p_outcome)
+    SELECT v_tenant, p_session, p_page, p_attempt, p_answers, p_digest,
+        CASE WHEN s.reason = 'quota_full' THEN p_outcome_full ELSE p_outcome END
+    FROM surveys.session s WHERE s.session_id = p_session AND s.tenant_id = v_tenant
     ON CONFLICT (session_id, page_id, tenant_id) DO UPDATE
     SET attempt = excluded.attempt, answers = excluded.answers, body_digest = excluded.body_digest,
         outcome = excluded.outcome, submitted_at = clock_timestamp();
