@@ -5,6 +5,7 @@ use crate::{
     guard::{Guarded, Networks, Refused, System},
     retry,
     signature::{ID_HEADER, SIGNATURE_HEADER, Secret, TIMESTAMP_HEADER},
+    trust,
 };
 use jiff::Timestamp;
 use reqwest::{Response, Url, dns::Resolve, header, redirect::Policy};
@@ -87,6 +88,7 @@ impl Client {
             .connect_timeout(settings.timeout())
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(IDLE_PER_HOST)
+            .tls_certs_merge(settings.extra_roots.certificates()?)
             .dns_resolver(Guarded { inner, allowed: allowed.clone() })
             .build()?;
         Ok(Self { http, allowed, allow_http: settings.allow_http, timeout: settings.timeout() })
@@ -144,6 +146,9 @@ impl Client {
             last = source;
             if let Some(refused) = last.downcast_ref::<Refused>() {
                 return refused.to_string();
+            }
+            if let Some(distrust) = trust::distrust(last) {
+                return distrust;
             }
         }
         if error.is_connect() { format!("could not connect: {last}") } else { format!("the connection broke: {last}") }

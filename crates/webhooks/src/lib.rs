@@ -26,6 +26,7 @@ pub mod signature;
 mod store;
 mod sweep;
 mod topology;
+pub mod trust;
 
 pub use settings::{SECTION, Settings};
 pub use signature::{Secret, Signed, verify};

@@ -1,6 +1,6 @@
 //! The service's settings. What each means is written in `config/default.toml`, which is the default.
 
-use crate::{guard::Networks, retry::Waits};
+use crate::{guard::Networks, retry::Waits, trust::Roots};
 use onceward::Section;
 use serde::Deserialize;
 use std::time::Duration;
@@ -19,6 +19,7 @@ const LEASE_SPARE_MS: u64 = 10_000;
 pub struct Settings {
     pub allow_http: bool,
     pub allowed_networks: Networks,
+    pub extra_roots: Roots,
     pub timeout_ms: u64,
     pub retry_schedule: Waits,
     pub jitter_percent: u32,

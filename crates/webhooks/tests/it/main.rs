@@ -5,6 +5,7 @@ mod buses;
 mod crash;
 mod delivery;
 mod endpoints;
+mod https;
 mod isolation;
 mod operate;
 mod rebinding;

@@ -2,8 +2,10 @@
 
 mod receiver;
 mod shop;
+mod tls;
 mod world;
 
 pub use receiver::Receiver;
 pub use shop::{SOURCE, sell, shop};
+pub use tls::Authority;
 pub use world::{World, settings};

@@ -1,17 +1,21 @@
 //! An HTTP server that writes down what it is sent and behaves as the path says.
 
+use super::tls::TlsListener;
 use axum::{
     Router,
     body::{Body, Bytes},
     extract::State,
     http::{HeaderMap, Method, StatusCode, Uri, header},
     response::{IntoResponse, Response},
+    serve::Listener,
 };
 use futures_util::stream;
 use onceward_testkit::eventually;
 use onceward_webhooks::{Secret, Signed, signature::NotVerified, verify};
+use rustls::ServerConfig;
 use std::{
     collections::BTreeSet,
+    fmt::Debug,
     sync::{Arc, Mutex},
 };
 use tokio::{net::TcpListener, sync::Semaphore};
@@ -59,6 +63,17 @@ impl Receiver {
     pub async fn start_at(address: &str) -> Self {
         let listener = TcpListener::bind(address).await.expect("a free port");
         let port = listener.local_addr().expect("a bound address").port();
+        Self::serve(listener, port)
+    }
+
+    /// Speaks TLS, with this certificate.
+    pub async fn start_with(certificate: ServerConfig) -> Self {
+        let tcp = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let port = tcp.local_addr().expect("a bound address").port();
+        Self::serve(TlsListener::new(tcp, certificate), port)
+    }
+
+    fn serve<L: Listener<Addr: Debug>>(listener: L, port: u16) -> Self {
         let shared = Shared { got: Arc::default(), release: Arc::new(Semaphore::new(0)) };
         let router = Router::new().fallback(take).with_state(shared.clone());
         tokio::spawn(async move { axum::serve(listener, router).await });
