@@ -14,7 +14,7 @@ pub fn services(config: &Config) -> Result<Vec<Service>, ConfigError> {
         onceward_lending::service(config.section(&onceward_lending::SECTION)?),
         onceward_documents::service(config.section(&onceward_documents::SECTION)?),
         surveys(config)?,
-        onceward_webhooks::service(config.section(&onceward_webhooks::SECTION)?, webhook_sources()),
+        webhooks(config)?,
     ])
 }
 
@@ -22,6 +22,12 @@ pub fn services(config: &Config) -> Result<Vec<Service>, ConfigError> {
 fn surveys(config: &Config) -> Result<Service, ConfigError> {
     let settings: onceward_surveys::Settings = config.section(&onceward_surveys::SECTION)?;
     Ok(onceward_surveys::service(settings.or_derived_from(&config.auth.secret)))
+}
+
+/// Endpoints' secrets are encrypted with a key of their own, or with one made from the platform's.
+fn webhooks(config: &Config) -> Result<Service, ConfigError> {
+    let settings: onceward_webhooks::Settings = config.section(&onceward_webhooks::SECTION)?;
+    Ok(onceward_webhooks::service(settings.or_derived_from(&config.auth.secret), webhook_sources()))
 }
 
 /// What tenants' own programs may be told.

@@ -29,7 +29,10 @@ CREATE TABLE webhooks.secret (
     tenant_id   text        NOT NULL,
     endpoint_id uuid        NOT NULL,
     number      int         NOT NULL CHECK (number > 0),
-    secret      bytea       NOT NULL CHECK (octet_length(secret) BETWEEN 24 AND 64),
+    -- Which of the deployment's keys it is encrypted with.
+    key_id      text        NOT NULL,
+    -- A nonce of 12 bytes, 24 to 64 encrypted bytes, and a tag of 16.
+    secret      bytea       NOT NULL CHECK (octet_length(secret) BETWEEN 52 AND 92),
     created_at  timestamptz NOT NULL DEFAULT now(),
     expires_at  timestamptz,
     PRIMARY KEY (endpoint_id, tenant_id, number),

@@ -15,7 +15,7 @@ $$;
 CREATE FUNCTION webhooks.claim(
     p_after uuid, p_most int, p_visits int, p_in_flight int, p_failing boolean, p_lease_ms int)
     RETURNS TABLE (endpoint_id uuid, tenant_id text, delivery_id uuid, lease int, attempts int, url text, event_id uuid,
-        event_type text, body text, secrets bytea[], recorded_at timestamptz)
+        event_type text, body text, key_ids text[], secrets bytea[], recorded_at timestamptz)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
     AS $$
@@ -28,6 +28,8 @@ DECLARE
     v_claimed  int;
     v_endpoint webhooks.endpoint;
     v_used     timestamptz;
+    v_keys     text[];
+    v_secrets  bytea[];
 BEGIN
     FOR i IN 1..p_visits LOOP
         v_cursor := (SELECT d.endpoint_id FROM webhooks.delivery d
@@ -50,6 +52,9 @@ BEGIN
             v_room := least(v_room, floor(extract(epoch FROM v_now - v_used) * v_endpoint.max_per_second)::int);
         END IF;
         CONTINUE WHEN v_room <= 0;
+        SELECT coalesce(array_agg(s.key_id ORDER BY s.number DESC), '{}'), coalesce(array_agg(s.secret ORDER BY s.number DESC), '{}')
+            INTO v_keys, v_secrets FROM webhooks.secret s
+            WHERE s.endpoint_id = v_cursor AND (s.expires_at IS NULL OR s.expires_at > v_now);
         RETURN QUERY
             WITH due AS (
                 SELECT d.delivery_id FROM webhooks.delivery d
@@ -60,10 +65,7 @@ BEGIN
                 FROM due WHERE d.delivery_id = due.delivery_id AND d.tenant_id = v_endpoint.tenant_id
                 RETURNING d.delivery_id, d.lease, d.attempts, d.event_id)
             SELECT v_cursor, v_endpoint.tenant_id, c.delivery_id, c.lease, c.attempts, v_endpoint.url, c.event_id, e.event_type, e.body,
-                   ARRAY(SELECT s.secret FROM webhooks.secret s
-                         WHERE s.endpoint_id = v_cursor AND (s.expires_at IS NULL OR s.expires_at > v_now)
-                         ORDER BY s.number DESC),
-                   e.recorded_at
+                   v_keys, v_secrets, e.recorded_at
             FROM claimed c JOIN webhooks.event e ON e.event_id = c.event_id AND e.tenant_id = v_endpoint.tenant_id
             ORDER BY c.event_id;
         GET DIAGNOSTICS v_claimed = ROW_COUNT;

@@ -59,6 +59,11 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// There is none, and why.
+    pub(crate) fn not_sent(error: String) -> Self {
+        Self { status: None, error: Some(error), retry_after: None, snippet: None, took: Duration::ZERO }
+    }
+
     /// 2xx, and nothing else.
     pub fn is_success(&self) -> bool {
         self.error.is_none()
@@ -103,9 +108,7 @@ impl Client {
         };
         let answer = match sent {
             Ok(response) => read(response).await,
-            Err(error) => {
-                Answer { status: None, error: Some(error), retry_after: None, snippet: None, took: Duration::ZERO }
-            }
+            Err(error) => Answer::not_sent(error),
         };
         Answer { took: started.elapsed(), ..answer }
     }

@@ -1,6 +1,9 @@
 //! Why something about a webhook is not done.
 
-use crate::problems::{ENDPOINT_LIMIT, ENDPOINT_REFUSES};
+use crate::{
+    problems::{ENDPOINT_LIMIT, ENDPOINT_REFUSES},
+    vault::VaultError,
+};
 use onceward::{DbError, Problem, PublishError, web::problem::codes};
 use onceward_audit::AuditError;
 
@@ -21,6 +24,8 @@ pub(crate) enum WebhookError {
     Publish(#[from] PublishError),
     #[error(transparent)]
     Audit(#[from] AuditError),
+    #[error(transparent)]
+    Vault(#[from] VaultError),
 }
 
 impl From<WebhookError> for Problem {
@@ -36,6 +41,7 @@ impl From<WebhookError> for Problem {
             WebhookError::Db(error) => error.into(),
             WebhookError::Publish(error) => error.into(),
             WebhookError::Audit(error) => Problem::internal(error),
+            WebhookError::Vault(error) => Problem::internal(error),
         }
     }
 }

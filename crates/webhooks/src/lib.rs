@@ -27,6 +27,7 @@ mod store;
 mod sweep;
 mod topology;
 pub mod trust;
+pub mod vault;
 
 pub use settings::{SECTION, Settings};
 pub use signature::{Secret, Signed, verify};

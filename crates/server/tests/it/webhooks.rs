@@ -17,7 +17,11 @@ const GLOBEX: usize = 1;
 
 #[tokio::test]
 async fn a_posted_payment_is_told_to_the_tenant_whose_it_is() {
-    let settings = [("ONCEWARD_WEBHOOKS_ALLOW_HTTP", "true"), ("ONCEWARD_WEBHOOKS_ALLOWED_NETWORKS", "127.0.0.1/32")];
+    let settings = [
+        ("ONCEWARD_WEBHOOKS_SECRET_KEY", "a key for the secrets of endpoints"),
+        ("ONCEWARD_WEBHOOKS_ALLOW_HTTP", "true"),
+        ("ONCEWARD_WEBHOOKS_ALLOWED_NETWORKS", "127.0.0.1/32"),
+    ];
     let variable = |name: &str| settings.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
     let config = Config::load_with(None, SECTIONS, variable).expect("the settings are valid");
     let mut platform = TestPlatform::new(services(&config).expect("the settings are valid")).await;

@@ -65,6 +65,19 @@ impl<B> Command<B> {
         self.finish(status, None, body).await
     }
 
+    /// The same for a body with something that is told once and kept nowhere: a repetition is answered with `kept`.
+    pub async fn respond_once(
+        self,
+        status: StatusCode,
+        body: &impl Serialize,
+        kept: &impl Serialize,
+    ) -> Result<Response, Problem> {
+        let told = serde_json::to_vec(body).map_err(Problem::internal)?;
+        let mut response = self.finish(status, None, kept).await?;
+        *response.body_mut() = Body::from(told);
+        Ok(response)
+    }
+
     /// Answers 202: the work goes on by messages, and `location` is where to ask for its state. The body carries
     /// `correlationId`, `statusUrl` and the fields of `body`, which must be an object.
     pub async fn accepted(self, location: impl Into<String>, body: &impl Serialize) -> Result<Response, Problem> {

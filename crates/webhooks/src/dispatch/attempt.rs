@@ -7,6 +7,7 @@ use crate::{
     error::WebhookError,
     measure, retry,
     store::{self, Attempt, Claimed},
+    vault::{Owner, Vault},
 };
 use jiff::Timestamp;
 use onceward::{Db, Scope};
@@ -23,20 +24,20 @@ pub(super) struct Courier {
     pub db: Db,
     pub settings: Arc<Settings>,
     client: Client,
+    vault: Vault,
     recording: Semaphore,
 }
 
 impl Courier {
     pub(super) fn new(db: Db, settings: Arc<Settings>) -> Result<Self, reqwest::Error> {
         let client = Client::new(&settings)?;
-        Ok(Self { db, settings, client, recording: Semaphore::new(RECORDED_AT_ONCE) })
+        let vault = Vault::new(&settings);
+        Ok(Self { db, settings, client, vault, recording: Semaphore::new(RECORDED_AT_ONCE) })
     }
 
     pub(super) async fn deliver(self: Arc<Self>, claimed: Claimed) {
         let started_at = Timestamp::now();
-        let id = claimed.event_id.to_string();
-        let message = Message { id: &id, body: &claimed.body, secrets: &claimed.secrets };
-        let answer = self.client.send(&claimed.url, &message).await;
+        let answer = self.send(&claimed).await;
         measure::attempted(&answer);
         tracing::debug!(
             delivery_id = %claimed.delivery_id, endpoint_id = %claimed.endpoint_id, tenant = %claimed.tenant,
@@ -47,6 +48,20 @@ impl Courier {
                 delivery_id = %claimed.delivery_id, %error,
                 "how a webhook attempt went could not be written down; it is sent again with the same id"
             );
+        }
+    }
+
+    async fn send(&self, claimed: &Claimed) -> Answer {
+        let owner = Owner { tenant: &claimed.tenant, endpoint_id: claimed.endpoint_id };
+        match self.vault.open_all(owner, &claimed.secrets) {
+            Ok(secrets) => {
+                let id = claimed.event_id.to_string();
+                self.client.send(&claimed.url, &Message { id: &id, body: &claimed.body, secrets: &secrets }).await
+            }
+            Err(error) => {
+                tracing::warn!(endpoint_id = %claimed.endpoint_id, tenant = %claimed.tenant, %error, "a webhook cannot be signed");
+                Answer::not_sent(error.to_string())
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! Endpoints and their secrets.
 
+use super::Desk;
 use crate::{
-    Settings,
     commands::{self, Patch},
     error::WebhookError,
     store::{self, Change, Endpoint},
@@ -27,13 +27,14 @@ pub(super) struct New {
     max_per_second: Option<i32>,
 }
 
-pub(super) async fn create(command: Command<New>, settings: Arc<Settings>) -> Result<Response, Problem> {
+pub(super) async fn create(command: Command<New>, desk: Arc<Desk>) -> Result<Response, Problem> {
     let (New { url, description, event_types, paused, max_per_second }, mut command) = command.into_parts();
     let new = Change { url, description, event_types, paused, max_per_second };
-    let (endpoint, secret) = commands::create(&mut command.tx, &settings, new).await?;
-    let mut body = view(&command.tx, &endpoint).await?;
+    let (endpoint, secret) = commands::create(&mut command.tx, &desk.settings, &desk.vault, new).await?;
+    let kept = view(&command.tx, &endpoint).await?;
+    let mut body = kept.clone();
     body["secret"] = secret.reveal().into();
-    command.respond(StatusCode::CREATED, &body).await
+    command.respond_once(StatusCode::CREATED, &body, &kept).await
 }
 
 pub(super) async fn list(reader: Reader) -> Result<Response, Problem> {
@@ -68,11 +69,11 @@ fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<i32
 pub(super) async fn change(
     Path(id): Path<Uuid>,
     command: Command<Changes>,
-    settings: Arc<Settings>,
+    desk: Arc<Desk>,
 ) -> Result<Response, Problem> {
     let (Changes { url, description, event_types, paused, max_per_second }, mut command) = command.into_parts();
     let patch = Patch { url, description, event_types, paused, max_per_second };
-    let endpoint = commands::change(&mut command.tx, &settings, id, patch).await?;
+    let endpoint = commands::change(&mut command.tx, &desk.settings, id, patch).await?;
     let body = view(&command.tx, &endpoint).await?;
     command.respond(StatusCode::OK, &body).await
 }
@@ -88,12 +89,16 @@ pub(super) struct Rotate {
     overlap_s: Option<i64>,
 }
 
-pub(super) async fn rotate(Path(id): Path<Uuid>, command: Command<Rotate>) -> Result<Response, Problem> {
+pub(super) async fn rotate(
+    Path(id): Path<Uuid>,
+    command: Command<Rotate>,
+    desk: Arc<Desk>,
+) -> Result<Response, Problem> {
     let (Rotate { overlap_s }, mut command) = command.into_parts();
-    let secret = commands::rotate(&mut command.tx, id, overlap_s.unwrap_or(OVERLAP_S)).await?;
+    let secret = commands::rotate(&mut command.tx, &desk.vault, id, overlap_s.unwrap_or(OVERLAP_S)).await?;
     let secrets = store::show_secrets(&command.tx, id).await?;
     let body = json!({ "endpoint_id": id, "secret": secret.reveal(), "secrets": secrets });
-    command.respond(StatusCode::OK, &body).await
+    command.respond_once(StatusCode::OK, &body, &json!({ "endpoint_id": id, "secrets": secrets })).await
 }
 
 pub(super) async fn enable(Path(id): Path<Uuid>, command: Command<Option<()>>) -> Result<Response, Problem> {

@@ -3,19 +3,26 @@
 mod deliveries;
 mod endpoints;
 
-use crate::{Settings, problems::PROBLEMS};
+use crate::{Settings, problems::PROBLEMS, vault::Vault};
 use onceward::{Access, Routes};
 use std::sync::Arc;
 
 const ENDPOINTS: &str = "/api/webhooks/endpoints";
 const ENDPOINT: &str = "/api/webhooks/endpoints/{id}";
 
-pub(crate) fn routes(settings: &Arc<Settings>) -> Routes {
-    sending(managing(Routes::new().problems(PROBLEMS), settings))
+/// What commands need beside the database.
+struct Desk {
+    settings: Arc<Settings>,
+    vault: Vault,
 }
 
-fn managing(routes: Routes, settings: &Arc<Settings>) -> Routes {
-    let (for_new, for_change) = (settings.clone(), settings.clone());
+pub(crate) fn routes(settings: &Arc<Settings>) -> Routes {
+    let desk = Desk { settings: settings.clone(), vault: Vault::new(settings) };
+    sending(managing(Routes::new().problems(PROBLEMS), &Arc::new(desk)))
+}
+
+fn managing(routes: Routes, desk: &Arc<Desk>) -> Routes {
+    let (for_new, for_change, for_rotation) = (desk.clone(), desk.clone(), desk.clone());
     routes
         .post(ENDPOINTS, write(), move |command| endpoints::create(command, for_new.clone()))
         .summary("Add an endpoint. Its secret is told once, in this answer")
@@ -34,7 +41,9 @@ fn managing(routes: Routes, settings: &Arc<Settings>) -> Routes {
         .delete(ENDPOINT, write(), endpoints::remove)
         .summary("Take an endpoint away, with its deliveries")
         .responds_empty(200)
-        .post("/api/webhooks/endpoints/{id}/rotate-secret", write(), endpoints::rotate)
+        .post("/api/webhooks/endpoints/{id}/rotate-secret", write(), move |id, command| {
+            endpoints::rotate(id, command, for_rotation.clone())
+        })
         .summary("Make a new secret, told once. Messages are signed with the old one, too, for overlap_s")
         .request("webhook.secret.rotate.v1")
         .responds(200, "webhook.secret.v1")

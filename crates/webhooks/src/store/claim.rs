@@ -1,12 +1,12 @@
 //! Claiming what is due, for all tenants.
 
-use crate::Secret;
+use crate::vault::Sealed;
 use jiff::Timestamp;
 use onceward::{Db, DbError, Row, TenantId};
 use uuid::Uuid;
 
 const CLAIM: &str = "
-    SELECT endpoint_id, tenant_id, delivery_id, lease, attempts, url, event_id, event_type, body, secrets, recorded_at
+    SELECT endpoint_id, tenant_id, delivery_id, lease, attempts, url, event_id, event_type, body, key_ids, secrets, recorded_at
     FROM webhooks.claim($1, $2, $3, $4, $5, $6)";
 /// Endpoints that one call looks at.
 const VISITS: i32 = 500;
@@ -35,7 +35,8 @@ pub(crate) struct Claimed {
     pub event_id: Uuid,
     pub event_type: String,
     pub body: String,
-    pub secrets: Vec<Secret>,
+    /// Those in force, the newest first.
+    pub secrets: Vec<Sealed>,
     pub recorded_at: Timestamp,
 }
 
@@ -56,6 +57,7 @@ pub(crate) async fn claim(db: &Db, claim: Claim) -> Result<(Vec<Claimed>, Option
 }
 
 fn read(row: &Row, delivery_id: Uuid) -> Option<Claimed> {
+    let key_ids: Vec<String> = row.get("key_ids");
     let secrets: Vec<Vec<u8>> = row.get("secrets");
     Some(Claimed {
         tenant: TenantId::new(row.get::<_, &str>("tenant_id")).ok()?,
@@ -67,7 +69,7 @@ fn read(row: &Row, delivery_id: Uuid) -> Option<Claimed> {
         event_id: row.get("event_id"),
         event_type: row.get("event_type"),
         body: row.get("body"),
-        secrets: secrets.into_iter().filter_map(|bytes| Secret::from_bytes(bytes).ok()).collect(),
+        secrets: key_ids.into_iter().zip(secrets).map(|(key_id, bytes)| Sealed { key_id, bytes }).collect(),
         recorded_at: row.get("recorded_at"),
     })
 }

@@ -41,7 +41,7 @@ pub(crate) const REQUIRED: &[RequiredTable] = &[
     },
     RequiredTable {
         table: "webhooks.secret",
-        columns: &["tenant_id", "endpoint_id", "number", "secret", "expires_at"],
+        columns: &["tenant_id", "endpoint_id", "number", "key_id", "secret", "expires_at"],
     },
     RequiredTable { table: "webhooks.event", columns: &["tenant_id", "event_id", "event_type", "body", "recorded_at"] },
     RequiredTable {

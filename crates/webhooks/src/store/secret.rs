@@ -1,6 +1,6 @@
 //! What messages are signed with.
 
-use crate::Secret;
+use crate::vault::Sealed;
 use onceward::{DbError, Tx};
 use serde_json::Value;
 use uuid::Uuid;
@@ -16,18 +16,18 @@ const FORGET: &str = "
     DELETE FROM webhooks.secret s WHERE s.endpoint_id = $1 AND (s.expires_at <= now()
         OR s.number <= (SELECT max(number) FROM webhooks.secret WHERE endpoint_id = $1) + 1 - $2)";
 const ADD: &str = "
-    INSERT INTO webhooks.secret (tenant_id, endpoint_id, number, secret)
-    SELECT $1, $2, coalesce(max(number), 0) + 1, $3 FROM webhooks.secret WHERE endpoint_id = $2";
+    INSERT INTO webhooks.secret (tenant_id, endpoint_id, number, key_id, secret)
+    SELECT $1, $2, coalesce(max(number), 0) + 1, $3, $4 FROM webhooks.secret WHERE endpoint_id = $2";
 const SHOW: &str = "
     SELECT coalesce(jsonb_agg(jsonb_build_object('number', number, 'created_at', created_at, 'expires_at', expires_at)
         ORDER BY number DESC), '[]')
     FROM webhooks.secret WHERE endpoint_id = $1 AND (expires_at IS NULL OR expires_at > now())";
 
 /// Makes `secret` the one in force. Those before it stay good for `overlap_s`.
-pub(crate) async fn add_secret(tx: &Tx, endpoint_id: Uuid, secret: &Secret, overlap_s: i64) -> Result<(), DbError> {
+pub(crate) async fn add_secret(tx: &Tx, endpoint_id: Uuid, secret: &Sealed, overlap_s: i64) -> Result<(), DbError> {
     tx.execute(EXPIRE, &[&endpoint_id, &overlap_s]).await?;
     tx.execute(FORGET, &[&endpoint_id, &IN_FORCE_AT_MOST]).await?;
-    tx.execute(ADD, &[&tx.tenant()?.as_str(), &endpoint_id, &secret.bytes()]).await.map(drop)
+    tx.execute(ADD, &[&tx.tenant()?.as_str(), &endpoint_id, &secret.key_id, &secret.bytes]).await.map(drop)
 }
 
 /// The numbers and times of those in force, without the secrets.

@@ -11,5 +11,6 @@ mod operate;
 mod rebinding;
 mod retention;
 mod retries;
+mod sealed;
 mod secrets;
 mod support;

@@ -8,4 +8,4 @@ mod world;
 pub use receiver::Receiver;
 pub use shop::{SOURCE, sell, shop};
 pub use tls::Authority;
-pub use world::{World, settings};
+pub use world::{KEY, World, settings};

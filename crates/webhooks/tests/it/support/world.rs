@@ -1,6 +1,7 @@
 //! The platform with a shop and webhooks, reachable over HTTP.
 
 use super::{Receiver, SOURCE, sell, shop};
+use onceward::Platform;
 use onceward_testkit::{TestPlatform, eventually};
 use onceward_webhooks::{Settings, service};
 use reqwest::Method;
@@ -11,9 +12,12 @@ use uuid::Uuid;
 
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
+pub const KEY: &str = "the-key-of-the-deployment-in-these-tests";
+
 /// Receivers are on this machine, and retries come soon.
 pub fn settings() -> Settings {
     Settings {
+        secret_key: KEY.to_owned().try_into().expect("a key"),
         allow_http: true,
         allowed_networks: "127.0.0.1/32".parse().expect("a network"),
         retry_schedule: "0ms 20ms 20ms".parse().expect("waits"),
@@ -61,12 +65,27 @@ impl World {
         Self { platform, receiver: Receiver::start().await, owner, http, url }
     }
 
+    /// The same on the same database, after everybody was stopped and begins again with other settings.
+    pub async fn restarted(self, settings: Settings) -> Self {
+        let (finished, database) = self.platform.stop().await;
+        assert!(finished, "nothing was left in hand");
+        let platform = Platform::assemble(vec![shop(), service(settings, vec![SOURCE])]).expect("services that fit");
+        let mut platform = TestPlatform::on(database, platform);
+        platform.run_consumers();
+        Self { url: platform.serve_http().await, platform, ..self }
+    }
+
     pub async fn call(&self, tenant: &str, method: Method, path: &str, body: Option<&Value>) -> Answer {
+        self.call_by(&Uuid::now_v7().to_string(), tenant, method, path, body).await
+    }
+
+    /// By an idempotency key.
+    pub async fn call_by(&self, key: &str, tenant: &str, method: Method, path: &str, body: Option<&Value>) -> Answer {
         let mut request = self
             .http
             .request(method, format!("{}/api/webhooks/{path}", self.url))
             .bearer_auth(self.platform.token(tenant))
-            .header("idempotency-key", Uuid::now_v7().to_string());
+            .header("idempotency-key", key);
         if let Some(body) = body {
             request = request.json(body);
         }
