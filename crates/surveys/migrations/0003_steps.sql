@@ -1,57 +1,8 @@
--- The steps of a session, each one call. Order of locks, the same for all: the session's row, then buckets by their ids,
--- all of them in one statement. Nobody takes buckets twice in a transaction.
-
--- The gate. Gives places back, takes new ones and turns held ones into filled ones, all of it or nothing: where a wanted place
--- is not there, the places in `p_give_back_if_full` go back as well and no other is taken. The caller holds the session's lock.
---   p_release: held → free     p_reserve: free → held     p_finalize: held → filled     p_fill: free → filled
-CREATE FUNCTION surveys.move_places(
-    p_release uuid[], p_reserve uuid[], p_finalize uuid[], p_fill uuid[], p_give_back_if_full uuid[])
-    RETURNS TABLE (bucket_id uuid, moved text, reserved int, filled int, target int, closed boolean)
-    LANGUAGE plpgsql
-    AS $$
-#variable_conflict use_column
-DECLARE
-    v_tenant text := onceward_meta.current_tenant();
-    v_wanted uuid[] := p_reserve || p_fill;
-    v_locked boolean := false;
-    v_full   boolean;
-BEGIN
-    -- First without a lock: who can see that there is no place need not wait for those who were in time.
-    LOOP
-        SELECT coalesce(bool_or(b.filled_n >= b.target_n OR b.reserved_n + b.filled_n >= b.target_n + b.max_overfill), false)
-        INTO v_full FROM surveys.quota_bucket b WHERE b.bucket_id = ANY (v_wanted) AND b.tenant_id = v_tenant;
-        EXIT WHEN v_full OR v_locked;
-        PERFORM 1 FROM surveys.quota_bucket b
-        WHERE b.bucket_id = ANY (p_release || v_wanted || p_finalize || p_give_back_if_full) AND b.tenant_id = v_tenant
-        ORDER BY b.bucket_id FOR NO KEY UPDATE;
-        v_locked := true;
-    END LOOP;
-    IF v_full THEN
-        RETURN QUERY SELECT NULL::uuid, 'full', 0, 0, 0, false;
-        IF cardinality(p_give_back_if_full) = 0 THEN
-            RETURN;
-        END IF;
-        IF NOT v_locked THEN
-            PERFORM 1 FROM surveys.quota_bucket b
-            WHERE b.bucket_id = ANY (p_give_back_if_full) AND b.tenant_id = v_tenant ORDER BY b.bucket_id FOR NO KEY UPDATE;
-        END IF;
-        p_release := p_give_back_if_full;
-        p_reserve := '{}';
-        p_finalize := '{}';
-        p_fill := '{}';
-    END IF;
-    RETURN QUERY
-    UPDATE surveys.quota_bucket b
-    SET reserved_n = b.reserved_n + m.reserved, filled_n = b.filled_n + m.filled,
-        closed_at = CASE WHEN b.filled_n + m.filled >= b.target_n THEN coalesce(b.closed_at, clock_timestamp()) END
-    FROM (SELECT r AS id, 'released' AS moved, -1 AS reserved, 0 AS filled FROM unnest(p_release) AS r
-          UNION ALL SELECT r, 'reserved', 1, 0 FROM unnest(p_reserve) AS r
-          UNION ALL SELECT r, 'finalized', -1, 1 FROM unnest(p_finalize) AS r
-          UNION ALL SELECT r, 'finalized', 0, 1 FROM unnest(p_fill) AS r) m
-    WHERE b.bucket_id = m.id AND b.tenant_id = v_tenant
-    RETURNING b.bucket_id, m.moved, b.reserved_n, b.filled_n, b.target_n, m.filled > 0 AND b.filled_n = b.target_n;
-END
-$$;
+-- The steps of sessions, many in one call. Order of locks, the same for all: the sessions' rows by their ids, then buckets by
+-- theirs, each set in one statement. Nobody takes either twice in a transaction.
+--
+-- What is handed over as arrays makes planners guess, and plans are kept: the settings of these functions leave no choice but
+-- the primary keys, however young the statistics are.
 
 -- Lets a respondent in, or says why not in `refusal`. The same digest is the same start.
 CREATE FUNCTION surveys.admit(
@@ -120,104 +71,181 @@ BEGIN
 END
 $$;
 
--- The session, with its lock if asked for, and what was answered so far. Two statements, so that the second sees what the lock
--- waited for.
-CREATE FUNCTION surveys.open_session(p_session uuid, p_page text, p_locked boolean)
-    RETURNS TABLE (survey_id uuid, collector_id uuid, version int, status text, reason text, held uuid[], filled uuid[],
+-- The sessions, with their locks if asked for, and what was answered so far: one row for each that there is, by its place in
+-- `p_sessions`, with the last submit of its page in `p_pages`. Two statements, so that the second sees what the locks waited for.
+CREATE FUNCTION surveys.open_sessions(p_sessions uuid[], p_pages text[], p_locked boolean)
+    RETURNS TABLE (item int, survey_id uuid, collector_id uuid, version int, status text, reason text, held uuid[],
         quota_revision int, duration_ms bigint, answers jsonb, attempt int, body_digest bytea, outcome jsonb)
-    LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan
+    LANGUAGE plpgsql
+    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan
     AS $$
 #variable_conflict use_column
 DECLARE
-    v_tenant  text := onceward_meta.current_tenant();
-    v_session surveys.session;
+    v_tenant text := onceward_meta.current_tenant();
 BEGIN
     IF p_locked THEN
-        SELECT * INTO v_session FROM surveys.session s WHERE s.session_id = p_session AND s.tenant_id = v_tenant FOR NO KEY UPDATE;
-    ELSE
-        SELECT * INTO v_session FROM surveys.session s WHERE s.session_id = p_session AND s.tenant_id = v_tenant;
-    END IF;
-    IF NOT FOUND THEN
-        RETURN;
+        PERFORM 1 FROM surveys.session s WHERE s.session_id = ANY (p_sessions) AND s.tenant_id = v_tenant
+        ORDER BY s.session_id FOR NO KEY UPDATE;
     END IF;
     RETURN QUERY
-    SELECT v_session.survey_id, v_session.collector_id, v_session.version, v_session.status, v_session.reason, v_session.held,
-        v_session.filled, v.quota_revision,
-        (extract(epoch FROM coalesce(v_session.ended_at, clock_timestamp()) - v_session.started_at) * 1000)::bigint,
+    SELECT i.item::int, s.survey_id, s.collector_id, s.version, s.status, s.reason, s.held, v.quota_revision,
+        (extract(epoch FROM coalesce(s.ended_at, clock_timestamp()) - s.started_at) * 1000)::bigint,
         a.answers, a.attempt, a.body_digest, a.outcome
-    FROM surveys.survey v
-    CROSS JOIN (SELECT coalesce(jsonb_object_agg(a.page_id, a.answers), '{}') AS answers,
-            max(a.attempt) FILTER (WHERE a.page_id = p_page) AS attempt,
-            (array_agg(a.body_digest) FILTER (WHERE a.page_id = p_page))[1] AS body_digest,
-            (array_agg(a.outcome) FILTER (WHERE a.page_id = p_page))[1] AS outcome
-        FROM surveys.answer a WHERE a.session_id = p_session AND a.tenant_id = v_tenant) a
-    WHERE v.survey_id = v_session.survey_id AND v.tenant_id = v_tenant;
+    FROM unnest(p_sessions, p_pages) WITH ORDINALITY AS i (session_id, page_id, item)
+    JOIN surveys.session s ON s.session_id = i.session_id AND s.tenant_id = v_tenant
+    JOIN surveys.survey v ON v.survey_id = s.survey_id AND v.tenant_id = v_tenant
+    CROSS JOIN LATERAL (SELECT coalesce(jsonb_object_agg(a.page_id, a.answers), '{}') AS answers,
+            max(a.attempt) FILTER (WHERE a.page_id = i.page_id) AS attempt,
+            (array_agg(a.body_digest) FILTER (WHERE a.page_id = i.page_id))[1] AS body_digest,
+            (array_agg(a.outcome) FILTER (WHERE a.page_id = i.page_id))[1] AS outcome
+        FROM surveys.answer a WHERE a.session_id = i.session_id AND a.tenant_id = v_tenant) a;
 END
 $$;
 
--- Moves the places of a session that `surveys.open_session` locked, and writes what becomes of the session. A session that
--- finds a bucket full ends with that, whatever was meant to become of it.
-CREATE FUNCTION surveys.step(
-    p_session uuid, p_status text, p_reason text, p_release uuid[], p_reserve uuid[], p_finalize uuid[], p_fill uuid[],
+-- The rule of the gate: nobody new gets a place.
+CREATE FUNCTION surveys.is_full(p_reserved int, p_filled int, p_target int, p_overfill int) RETURNS boolean
+    LANGUAGE sql IMMUTABLE
+    AS $$
+SELECT p_filled >= p_target OR p_reserved + p_filled >= p_target + p_overfill
+$$;
+
+-- The gate. Takes steps of different sessions that `surveys.open_sessions` locked, moves their places and writes what becomes
+-- of them, as if they had come one after the other. Each gets all the places that it wants or none: who finds a bucket full ends
+-- with that, whatever was meant to become of the session, and gives back what it holds.
+--   p_sessions … p_outcomes: one entry for each step; a step without a page has no answers
+--   p_items, p_buckets, p_kinds: the moves, in the order of the steps that they belong to, by the steps' numbers from 1
+--   release: held → free     reserve: free → held     finalize: held → filled     fill: free → filled
+-- Gives what each move left in its bucket, and a row without a bucket for each step that found one full.
+CREATE FUNCTION surveys.steps(
+    p_sessions uuid[], p_statuses text[], p_reasons text[], p_pages text[], p_attempts int[], p_answers jsonb[],
+    p_digests bytea[], p_outcomes jsonb[], p_outcome_full jsonb, p_items int[], p_buckets uuid[], p_kinds text[],
     p_reservation_s int, p_session_s int)
-    RETURNS TABLE (bucket_id uuid, moved text, reserved int, filled int, target int, closed boolean)
+    RETURNS TABLE (item int, bucket_id uuid, moved text, reserved int, filled int, target int, closed boolean)
     LANGUAGE plpgsql
+    SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan
     AS $$
 #variable_conflict use_column
 DECLARE
     v_tenant text := onceward_meta.current_tenant();
-    v_now    timestamptz := clock_timestamp();
-    v_moved  record;
-    v_held   uuid[];
-    v_filled uuid[] := '{}';
+    v_now    timestamptz;
+    -- By step, as text because arrays in arrays must be of one length: what its session holds and has filled. NULL: as before.
+    v_held   text[];
+    v_filled text[];
+    v_locks  uuid[];
+    -- By bucket that is locked: its id and its counts.
+    v_ids    uuid[];
+    v_res    int[];
+    v_fil    int[];
+    v_target int[];
+    v_over   int[];
+    v_move   int := 1;
+    v_first  int;
+    v_at     int;
+    v_full   boolean;
+    v_mine   uuid[];
+    v_done   uuid[];
+    v_these  uuid[];
+    v_kind   text;
 BEGIN
-    SELECT s.held INTO v_held FROM surveys.session s WHERE s.session_id = p_session AND s.tenant_id = v_tenant;
-    FOR v_moved IN SELECT * FROM surveys.move_places(p_release, p_reserve, p_finalize, p_fill, v_held) LOOP
-        IF v_moved.moved = 'full' THEN
-            p_status := 'terminated';
-            p_reason := 'quota_full';
-        ELSIF v_moved.moved = 'reserved' THEN
-            v_held := v_held || v_moved.bucket_id;
-        ELSE
-            v_held := array_remove(v_held, v_moved.bucket_id);
-            IF v_moved.moved = 'finalized' THEN
-                v_filled := v_filled || v_moved.bucket_id;
-            END IF;
-        END IF;
-        bucket_id := v_moved.bucket_id; moved := v_moved.moved; reserved := v_moved.reserved; filled := v_moved.filled;
-        target := v_moved.target; closed := v_moved.closed;
-        RETURN NEXT;
-    END LOOP;
-    UPDATE surveys.session s
-    SET status = p_status, reason = p_reason, held = v_held, filled = v_filled, last_seen_at = v_now,
-        ended_at = CASE WHEN p_status <> 'active' THEN v_now END,
-        -- Rounded up, so that the index is not written by every page of a session.
-        due_at = CASE WHEN p_status <> 'active' THEN s.due_at ELSE to_timestamp(ceil((extract(epoch FROM v_now)
-            + CASE WHEN v_held = '{}' THEN p_session_s ELSE least(p_reservation_s, p_session_s) END) / 15) * 15) END
-    WHERE s.session_id = p_session AND s.tenant_id = v_tenant;
-END
-$$;
+    IF cardinality(p_items) > 0 THEN
+        SELECT array_agg(CASE WHEN i.n = ANY (p_items) THEN s.held::text END ORDER BY i.n) INTO v_held
+        FROM unnest(p_sessions) WITH ORDINALITY AS i (session_id, n)
+        LEFT JOIN surveys.session s ON s.session_id = i.session_id AND s.tenant_id = v_tenant;
+        v_filled := array_fill(NULL::text, ARRAY[cardinality(p_sessions)]);
+        -- First without a lock: who can see that there is no place need not wait for those who were in time. A bucket in which
+        -- one of these sessions has a place is not looked at: its lock is waited for anyway, and the place may come back here.
+        WITH move AS MATERIALIZED (
+            SELECT m.item, m.bucket_id, m.kind IN ('reserve', 'fill') AS wanted
+            FROM unnest(p_items, p_buckets, p_kinds) AS m (item, bucket_id, kind)
+        ), held AS MATERIALIZED (
+            SELECT h.item::int AS item, u.bucket_id FROM unnest(v_held) WITH ORDINALITY AS h (buckets, item)
+            CROSS JOIN LATERAL unnest(h.buckets::uuid[]) AS u (bucket_id)
+        ), seen_full AS MATERIALIZED (
+            SELECT b.bucket_id FROM surveys.quota_bucket b
+            WHERE b.bucket_id = ANY (ARRAY(SELECT m.bucket_id FROM move m WHERE m.wanted EXCEPT SELECT h.bucket_id FROM held h))
+                AND b.tenant_id = v_tenant AND surveys.is_full(b.reserved_n, b.filled_n, b.target_n, b.max_overfill)
+        ), refused AS MATERIALIZED (
+            SELECT m.item FROM move m WHERE m.wanted AND m.bucket_id IN (SELECT f.bucket_id FROM seen_full f)
+        )
+        SELECT array_agg(l.bucket_id) INTO v_locks
+        FROM (SELECT m.bucket_id FROM move m WHERE m.item NOT IN (SELECT r.item FROM refused r)
+              UNION SELECT h.bucket_id FROM held h WHERE h.item IN (SELECT m.item FROM move m WHERE m.wanted)) l;
+        SELECT array_agg(b.bucket_id), array_agg(b.reserved_n), array_agg(b.filled_n), array_agg(b.target_n),
+            array_agg(b.max_overfill)
+        INTO v_ids, v_res, v_fil, v_target, v_over
+        FROM (SELECT * FROM surveys.quota_bucket b WHERE b.bucket_id = ANY (v_locks) AND b.tenant_id = v_tenant
+              ORDER BY b.bucket_id FOR NO KEY UPDATE) b;
+    END IF;
+    v_now := clock_timestamp();
 
--- A page's submit: `surveys.step`, and the answers with the one of two outcomes that it comes to.
-CREATE FUNCTION surveys.submit_page(
-    p_session uuid, p_page text, p_attempt int, p_answers jsonb, p_digest bytea, p_outcome jsonb, p_outcome_full jsonb,
-    p_status text, p_reason text, p_release uuid[], p_reserve uuid[], p_reservation_s int, p_session_s int)
-    RETURNS TABLE (bucket_id uuid, moved text, reserved int, filled int, target int, closed boolean)
-    LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan
-    AS $$
-#variable_conflict use_column
-DECLARE
-    v_tenant text := onceward_meta.current_tenant();
-BEGIN
-    RETURN QUERY SELECT * FROM surveys.step(
-        p_session, p_status, p_reason, p_release, p_reserve, '{}', '{}', p_reservation_s, p_session_s);
-    INSERT INTO surveys.answer AS a (tenant_id, session_id, page_id, attempt, answers, body_digest, outcome)
-    SELECT v_tenant, p_session, p_page, p_attempt, p_answers, p_digest,
-        CASE WHEN s.reason = 'quota_full' THEN p_outcome_full ELSE p_outcome END
-    FROM surveys.session s WHERE s.session_id = p_session AND s.tenant_id = v_tenant
-    ON CONFLICT (session_id, page_id, tenant_id) DO UPDATE
-    SET attempt = excluded.attempt, answers = excluded.answers, body_digest = excluded.body_digest,
-        outcome = excluded.outcome, submitted_at = clock_timestamp();
+    -- Step by step, against what those before have left. What is not locked was seen to be full.
+    WHILE v_move <= cardinality(p_items) LOOP
+        item := p_items[v_move];
+        v_first := v_move;
+        v_full := false;
+        WHILE p_items[v_move] = item LOOP
+            IF p_kinds[v_move] IN ('reserve', 'fill') THEN
+                v_at := array_position(v_ids, p_buckets[v_move]);
+                v_full := v_full OR v_at IS NULL OR surveys.is_full(v_res[v_at], v_fil[v_at], v_target[v_at], v_over[v_at]);
+            END IF;
+            v_move := v_move + 1;
+        END LOOP;
+        v_mine := v_held[item]::uuid[];
+        v_done := '{}';
+        v_these := p_buckets[v_first:v_move - 1];
+        IF v_full THEN
+            p_statuses[item] := 'terminated';
+            p_reasons[item] := 'quota_full';
+            v_these := v_mine;
+            bucket_id := NULL; moved := 'full'; reserved := 0; filled := 0; target := 0; closed := false;
+            RETURN NEXT;
+        END IF;
+        FOR n IN 1..cardinality(v_these) LOOP
+            v_kind := CASE WHEN v_full THEN 'release' ELSE p_kinds[v_first + n - 1] END;
+            bucket_id := v_these[n];
+            v_at := array_position(v_ids, bucket_id);
+            moved := CASE v_kind WHEN 'release' THEN 'released' WHEN 'reserve' THEN 'reserved' ELSE 'finalized' END;
+            v_res[v_at] := v_res[v_at] + CASE v_kind WHEN 'reserve' THEN 1 WHEN 'fill' THEN 0 ELSE -1 END;
+            v_mine := CASE v_kind WHEN 'reserve' THEN v_mine || bucket_id ELSE array_remove(v_mine, bucket_id) END;
+            IF moved = 'finalized' THEN
+                v_fil[v_at] := v_fil[v_at] + 1;
+                v_done := v_done || bucket_id;
+            END IF;
+            reserved := v_res[v_at]; filled := v_fil[v_at]; target := v_target[v_at];
+            closed := moved = 'finalized' AND filled = target;
+            RETURN NEXT;
+        END LOOP;
+        v_held[item] := v_mine::text;
+        v_filled[item] := v_done::text;
+    END LOOP;
+
+    IF v_ids IS NOT NULL THEN
+        UPDATE surveys.quota_bucket b
+        SET reserved_n = n.reserved, filled_n = n.filled,
+            closed_at = CASE WHEN n.filled >= b.target_n THEN coalesce(b.closed_at, v_now) END
+        FROM unnest(v_ids, v_res, v_fil) AS n (bucket_id, reserved, filled)
+        WHERE b.bucket_id = n.bucket_id AND b.tenant_id = v_tenant AND (b.reserved_n <> n.reserved OR b.filled_n <> n.filled);
+    END IF;
+    UPDATE surveys.session s
+    SET status = n.status, reason = n.reason, held = coalesce(n.held::uuid[], s.held), filled = coalesce(n.filled::uuid[], '{}'),
+        last_seen_at = v_now, ended_at = CASE WHEN n.status <> 'active' THEN v_now END,
+        -- Rounded up, so that the index is not written by every page of a session.
+        due_at = CASE WHEN n.status <> 'active' THEN s.due_at ELSE to_timestamp(ceil((extract(epoch FROM v_now)
+            + CASE WHEN coalesce(n.held::uuid[], s.held) = '{}' THEN p_session_s ELSE least(p_reservation_s, p_session_s) END)
+            / 15) * 15) END
+    FROM unnest(p_sessions, p_statuses, p_reasons, v_held, v_filled) AS n (session_id, status, reason, held, filled)
+    WHERE s.session_id = n.session_id AND s.tenant_id = v_tenant;
+    IF cardinality(array_remove(p_pages, NULL)) > 0 THEN
+        INSERT INTO surveys.answer AS a (tenant_id, session_id, page_id, attempt, answers, body_digest, outcome)
+        SELECT v_tenant, n.session_id, n.page_id, n.attempt, n.answers, n.digest,
+            CASE WHEN n.reason = 'quota_full' THEN p_outcome_full ELSE n.outcome END
+        FROM unnest(p_sessions, p_reasons, p_pages, p_attempts, p_answers, p_digests, p_outcomes)
+            AS n (session_id, reason, page_id, attempt, answers, digest, outcome)
+        WHERE n.page_id IS NOT NULL
+        ON CONFLICT (session_id, page_id, tenant_id) DO UPDATE
+        SET attempt = excluded.attempt, answers = excluded.answers, body_digest = excluded.body_digest,
+            outcome = excluded.outcome, submitted_at = clock_timestamp();
+    END IF;
 END
 $$;
 
@@ -267,5 +295,4 @@ BEGIN
 END
 $$;
 
-GRANT EXECUTE ON FUNCTION surveys.move_places, surveys.admit, surveys.open_session, surveys.step, surveys.submit_page,
-    surveys.expire TO onceward_app;
+GRANT EXECUTE ON FUNCTION surveys.admit, surveys.open_sessions, surveys.is_full, surveys.steps, surveys.expire TO onceward_app;

@@ -51,6 +51,9 @@ pub enum SurveyError {
         /// When to try again.
         retry_after_s: u32,
     },
+    /// As many steps as may wait do.
+    #[error("too many respondents of this tenant wait already")]
+    Crowded,
     /// The respondent's token is refused.
     #[error(transparent)]
     Token(#[from] TokenError),
@@ -98,6 +101,7 @@ impl From<SurveyError> for Problem {
             SurveyError::TooMany { retry_after_s } => {
                 Self::new(TOO_MANY_REQUESTS).detail(text).retry_after_s(retry_after_s)
             }
+            SurveyError::Crowded => Self::new(codes::OVERLOADED).detail(text).retry_after_s(1),
             SurveyError::Faults(faults) => {
                 let problem =
                     Self::new(codes::VALIDATION_FAILED).detail("Something is wrong; `errors` says what and where.");

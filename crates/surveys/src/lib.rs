@@ -40,7 +40,7 @@ pub fn service(settings: Settings) -> Service {
         .schemas(authoring::SCHEMAS)
         .schemas(runtime::SCHEMAS)
         .topology(topology::topology());
-    let service = runtime::consumers(service, &settings);
+    let service = runtime::consumers(service, &settings).figures(runtime::describe);
     let service = dash::counting(service);
     let dash = dash::Dash::new(&settings);
     service.routes(move || {

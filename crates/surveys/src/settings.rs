@@ -24,6 +24,7 @@ pub struct Settings {
     pub expire_batch: u32,
     pub rate_per_s: u32,
     pub rate_burst: u32,
+    pub steps_waiting_max: usize,
     pub trusted_proxies: Vec<Proxy>,
     pub cache_entries: usize,
     pub cache_url: Secret,

@@ -122,6 +122,14 @@ impl Claim {
             self;
         TenantId::new(tenant).map_err(|_| TokenError::Invalid)
     }
+
+    /// The same, if it is for this session.
+    pub fn for_session(self, session_id: Uuid) -> Result<Self, TokenError> {
+        match self {
+            Self::Session(SessionClaim { session, .. }) if session == session_id => Ok(self),
+            _ => Err(TokenError::Invalid),
+        }
+    }
 }
 
 impl fmt::Debug for Signer {

@@ -30,14 +30,23 @@ impl SignedRequest {
 
     /// A transaction that sees `tenant`, in the name of `service`. The caller commits.
     pub async fn begin(&self, tenant: TenantId, service: &str) -> Result<Tx, Problem> {
-        let scope = Scope {
+        Ok(self.db.begin(self.scope(tenant, service)).await?)
+    }
+
+    /// This request's work for `tenant`, in the name of `service`: for a transaction that several requests share.
+    pub fn scope(&self, tenant: TenantId, service: &str) -> Scope {
+        Scope {
             tenant: Some(tenant),
             actor: Actor { user_id: None, service: Some(service.to_owned()) },
             correlation_id: self.ids.correlation_id.clone(),
             causation_id: None,
             trace: Some(self.ids.trace.clone()),
-        };
-        Ok(self.db.begin(scope).await?)
+        }
+    }
+
+    /// Where such a transaction is begun.
+    pub fn db(&self) -> &Db {
+        &self.db
     }
 }
 

@@ -8,8 +8,8 @@
 //!     └──── ended, silent, other answers ◄─────┘
 //! ```
 //!
-//! `moves` decides which places a session wants, without I/O. `surveys.move_places` in `migrations/0003_steps.sql` is the
-//! gate: all wanted places or none, under the locks of the session's row and then of the buckets in the order of their ids.
+//! `moves` decides which places a session wants, without I/O. `surveys.steps` in `migrations/0003_steps.sql` is the gate: to each
+//! session all wanted places or none, under the locks of the sessions' rows and then of the buckets in the order of their ids.
 //! A session that was silent too long gave its places back; when it goes on, it passes the gate again.
 //!
 //! A bucket is closed once `filled` reaches its target: nobody new is let in, and who holds a place may still fill it. So

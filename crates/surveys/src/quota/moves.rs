@@ -47,6 +47,13 @@ impl Moves {
     pub fn ending(held: &[Uuid]) -> Self {
         Self { release: held.to_vec(), ..Self::default() }
     }
+
+    /// Every move by its name in the database, with its bucket.
+    pub(crate) fn each(&self) -> impl Iterator<Item = (&'static str, Uuid)> {
+        let Self { release, reserve, finalize, fill } = self;
+        let kinds = [("release", release), ("reserve", reserve), ("finalize", finalize), ("fill", fill)];
+        kinds.into_iter().flat_map(|(kind, buckets)| buckets.iter().map(move |bucket| (kind, *bucket)))
+    }
 }
 
 fn wanted(buckets: &[Bucket], form: &Form, way: &Way, answers: &Answers) -> Vec<Uuid> {

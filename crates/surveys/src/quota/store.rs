@@ -47,11 +47,12 @@ pub(crate) async fn find_buckets(tx: &Tx, survey_id: Uuid, revision: i32) -> Res
         .collect()
 }
 
-/// The rows of `surveys.step` and `surveys.submit_page`.
-pub(crate) fn read_places(rows: &[Row]) -> Places {
-    let mut places = Places::default();
+/// The rows of `surveys.steps`, by the number of the step.
+pub(crate) fn read_places(rows: &[Row], steps: usize) -> Vec<Places> {
+    let mut all: Vec<Places> = (0..steps).map(|_| Places::default()).collect();
     for row in rows {
-        let kind = match row.get(1) {
+        let places = &mut all[row.get::<_, i32>(0) as usize - 1];
+        let kind = match row.get(2) {
             "released" => Kind::Released,
             "reserved" => Kind::Reserved,
             "finalized" => Kind::Finalized,
@@ -61,13 +62,13 @@ pub(crate) fn read_places(rows: &[Row]) -> Places {
             }
         };
         places.moved.push(Moved {
-            bucket_id: row.get(0),
+            bucket_id: row.get(1),
             kind,
-            reserved: row.get(2),
-            filled: row.get(3),
-            target: row.get(4),
-            closed: row.get(5),
+            reserved: row.get(3),
+            filled: row.get(4),
+            target: row.get(5),
+            closed: row.get(6),
         });
     }
-    places
+    all
 }

@@ -1,5 +1,9 @@
 //! What every request of a respondent passes first: its token, its rate, its body.
 
+use super::{
+    commands::Step,
+    turnstile::{self, Turnstile},
+};
 use crate::{
     Settings, SurveyError,
     cache::Cache,
@@ -34,6 +38,7 @@ pub(crate) struct Desk {
     pub settings: Arc<Settings>,
     pub signer: Signer,
     pub cache: Cache,
+    pub turnstile: Turnstile,
     limiter: Limiter,
 }
 
@@ -49,6 +54,7 @@ impl Desk {
         Self {
             signer: Signer::new(&settings.token_secret),
             cache: Cache::new(&settings),
+            turnstile: Turnstile::new(&settings),
             limiter: Limiter::new(&settings),
             settings,
         }
@@ -73,15 +79,21 @@ impl Desk {
         Ok(claim)
     }
 
-    /// The session that a request's token is for, if it is the one in the path, and a transaction of its tenant.
-    pub(super) async fn session(&self, visit: &Visit, session: Uuid) -> Result<(SessionClaim, Tx), Problem> {
-        match self.claim(visit)? {
-            Claim::Session(claim) if claim.session == session => {
-                let tx = visit.begin(&Claim::Session(claim.clone())).await?;
-                Ok((claim, tx))
-            }
-            _ => Err(SurveyError::Token(TokenError::Invalid).into()),
-        }
+    /// The claim of a request's token, if it is for the session in the path.
+    pub(super) fn session(&self, visit: &Visit, session_id: Uuid) -> Result<Claim, SurveyError> {
+        Ok(self.claim(visit)?.for_session(session_id)?)
+    }
+
+    /// Takes a step of a session whose claim was checked, together with others that come at the same time.
+    pub(super) async fn pass(
+        self: &Arc<Self>,
+        visit: &Visit,
+        claim: &Claim,
+        session_id: Uuid,
+        step: Step,
+    ) -> Result<Value, SurveyError> {
+        let scope = visit.request.scope(claim.tenant()?, SERVICE);
+        turnstile::pass(self, visit.request.db(), scope, session_id, step).await
     }
 }
 

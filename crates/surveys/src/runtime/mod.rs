@@ -10,8 +10,8 @@
 //! ```
 //!
 //! A step costs three round trips: the session's row is locked and read with its answers, the page is checked and routed
-//! here, one call moves places and writes, and the messages travel with the commit. Reading order: `routes`, `commands`
-//! (one verb a file), `store`.
+//! here, one call moves places and writes, and the messages travel with the commit. Steps that come while others are on their
+//! way share all three. Reading order: `routes`, `commands` (one verb a file), `turnstile`, `store`.
 
 mod commands;
 mod consumers;
@@ -19,12 +19,14 @@ mod desk;
 mod pages;
 mod routes;
 pub(crate) mod store;
+mod turnstile;
 mod view;
 
 pub(crate) use consumers::consumers;
 pub use consumers::{EXPIRE_TOPIC, ExpireSessions};
 pub(crate) use desk::Desk;
 pub(crate) use routes::routes;
+pub(crate) use turnstile::describe;
 
 /// The contracts.
 pub(crate) const SCHEMAS: &[&str] = &[

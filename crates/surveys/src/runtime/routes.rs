@@ -2,7 +2,7 @@
 
 use super::{
     Desk,
-    commands::{self, Begun, PageSubmit},
+    commands::{self, Begun, Step},
     desk::Visit,
     pages, store, view,
 };
@@ -69,7 +69,7 @@ async fn start(visit: Visit, desk: Arc<Desk>) -> Result<Response, Problem> {
     let digest = commands::start_digest(collector, invite, key);
     let mut tx = visit.begin(&claim).await?;
     let begun = commands::start(&mut tx, &desk, collector, invite, &digest).await?;
-    let session = store::open_session(&tx, begun.session_id, "").await?;
+    let session = store::read_session(&tx, begun.session_id, "").await?;
     let form = desk.cache.form(&tx, session.survey_id, session.version).await?;
     let token = session_token(&desk, tenant, &begun, collector)?;
     tx.commit().await?;
@@ -94,7 +94,7 @@ pub(super) fn session_token(desk: &Desk, tenant: &str, begun: &Begun, collector:
 }
 
 async fn show(Path(session_id): Path<Uuid>, visit: Visit, desk: Arc<Desk>) -> Result<Response, Problem> {
-    let (_, tx) = desk.session(&visit, session_id).await?;
+    let tx = visit.begin(&desk.session(&visit, session_id)?).await?;
     let session = store::read_session(&tx, session_id, "").await?;
     let form = desk.cache.form(&tx, session.survey_id, session.version).await?;
     tx.rollback().await?;
@@ -102,18 +102,14 @@ async fn show(Path(session_id): Path<Uuid>, visit: Visit, desk: Arc<Desk>) -> Re
 }
 
 async fn submit(Path(session_id): Path<Uuid>, visit: Visit, desk: Arc<Desk>) -> Result<Response, Problem> {
-    let (_, mut tx) = desk.session(&visit, session_id).await?;
-    let page: PageSubmit = visit.body()?;
-    let outcome = commands::submit(&mut tx, &desk, session_id, page).await?;
-    tx.commit().await?;
-    Ok(answer(&outcome))
+    let claim = desk.session(&visit, session_id)?;
+    let step = Step::submit(visit.body()?)?;
+    Ok(answer(&desk.pass(&visit, &claim, session_id, step).await?))
 }
 
 async fn complete(Path(session_id): Path<Uuid>, visit: Visit, desk: Arc<Desk>) -> Result<Response, Problem> {
-    let (_, mut tx) = desk.session(&visit, session_id).await?;
-    let outcome = commands::complete(&mut tx, &desk, session_id).await?;
-    tx.commit().await?;
-    Ok(answer(&outcome))
+    let claim = desk.session(&visit, session_id)?;
+    Ok(answer(&desk.pass(&visit, &claim, session_id, Step::Complete).await?))
 }
 
 #[derive(Deserialize)]
@@ -122,11 +118,9 @@ struct End {
 }
 
 async fn end(Path(session_id): Path<Uuid>, visit: Visit, desk: Arc<Desk>) -> Result<Response, Problem> {
-    let (_, mut tx) = desk.session(&visit, session_id).await?;
+    let claim = desk.session(&visit, session_id)?;
     let End { reason } = visit.body()?;
-    let outcome = commands::terminate(&mut tx, &desk, session_id, reason).await?;
-    tx.commit().await?;
-    Ok(answer(&outcome))
+    Ok(answer(&desk.pass(&visit, &claim, session_id, Step::Terminate(reason)).await?))
 }
 
 fn answer(body: &Value) -> Response {

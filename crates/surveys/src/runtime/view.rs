@@ -1,8 +1,14 @@
 //! A session as its respondent sees it.
 
 use super::store::{Session, Status};
-use crate::definition::{Form, Stop, Way};
+use crate::{
+    definition::{Form, Stop, Way},
+    events::TerminationReason,
+};
 use serde_json::{Map, Value, json};
+
+/// What becomes of who finds a bucket full.
+pub(super) const FULL: Status = Status::Terminated(TerminationReason::QuotaFull);
 
 /// What a page's submit came to; small, because it is kept to be told again.
 pub(super) fn outcome(form: &Form, status: Status, way: &Way) -> Value {

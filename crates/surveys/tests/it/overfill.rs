@@ -188,7 +188,7 @@ async fn killer(house: &House, seen: &Seen, stop: &AtomicBool) {
     let kill = "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM (
         SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
             AND state <> 'idle'
-            AND query ~ 'surveys.(admit|open_session|submit_page|step|expire)' ORDER BY random() LIMIT 1) AS one";
+            AND query ~ 'surveys.(admit|open_sessions|steps|expire)' ORDER BY random() LIMIT 1) AS one";
     while !stop.load(Relaxed) {
         pace.tick().await;
         seen.killed.fetch_add(house.ask::<i64>(kill, &[]).await.unsigned_abs(), Relaxed);

@@ -1,14 +1,14 @@
 //! Begins a session: the collector's state, window and cap, the invite, and buckets that everybody belongs to.
 
-use super::tell_terminated;
 use crate::{
     SurveyError,
     definition::Answers,
-    events::{InviteConsumed, SessionStarted, TerminationReason, publish},
+    events::{InviteConsumed, SessionStarted, SessionTerminated, TerminationReason, publish},
     quota::{self, Moves},
     runtime::{
         Desk,
-        store::{self, Admission, Status},
+        store::{self, Admission, Status, Written},
+        view,
     },
 };
 use onceward::Tx;
@@ -49,11 +49,14 @@ pub(in crate::runtime) async fn start(
     let nothing = Answers::new();
     let moves = Moves::going_on(&buckets, &[], &form, &form.way(&nothing), &nothing);
     if !moves.reserve.is_empty() {
-        let places = store::step(tx, session_id, Status::Active, &moves, &desk.settings).await?;
-        quota::tell(tx, survey_id, session_id, &places.moved).await?;
-        if places.full {
-            let session = store::open_session(tx, session_id, "").await?;
-            tell_terminated(tx, &session, TerminationReason::QuotaFull, None).await?;
+        let step = Written { session_id, status: Status::Active, moves: &moves, submit: None };
+        for places in store::steps(tx, &[step], &view::ending(view::FULL), &desk.settings).await? {
+            quota::tell(tx, survey_id, session_id, &places.moved).await?;
+            if places.full {
+                let reason = TerminationReason::QuotaFull;
+                let told = SessionTerminated { session_id, survey_id, collector_id, version, reason, page_id: None };
+                publish(tx, &told).await?;
+            }
         }
     }
     Ok(begun)

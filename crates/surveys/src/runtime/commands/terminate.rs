@@ -1,41 +1,44 @@
 //! Ends a session because its respondent leaves.
 
-use super::tell_terminated;
+use super::{Decision, Verdict};
 use crate::{
     SurveyError,
     definition::Stop,
     events::TerminationReason,
-    quota::{self, Moves},
+    quota::Moves,
     runtime::{
         Desk,
-        store::{self, Status},
+        store::{Session, Status},
         view,
     },
 };
 use onceward::Tx;
-use serde_json::Value;
-use uuid::Uuid;
 
-pub(in crate::runtime) async fn terminate(
-    tx: &mut Tx,
+pub(super) async fn terminate(
+    tx: &Tx,
     desk: &Desk,
-    session_id: Uuid,
+    session: Session,
     reason: TerminationReason,
-) -> Result<Value, SurveyError> {
-    let session = store::open_session(tx, session_id, "").await?;
+) -> Result<Verdict, SurveyError> {
     match session.status {
         Status::Active => {}
-        Status::Terminated(_) => return Ok(view::ending(session.status)),
+        Status::Terminated(_) => return Ok(Verdict::Known(view::ending(session.status))),
         Status::Completed => return Err(SurveyError::Ended(view::ending(session.status).to_string())),
     }
-    let status = Status::Terminated(reason);
-    let places = store::step(tx, session_id, status, &Moves::ending(&session.held), &desk.settings).await?;
-    quota::tell(tx, session.survey_id, session_id, &places.moved).await?;
     let form = desk.cache.form(tx, session.survey_id, session.version).await?;
-    let page = match form.way(&session.answers).stop {
+    let way = form.way(&session.answers);
+    let page_id = match way.stop {
         Stop::At(page) => Some(form.page(page).id.clone()),
         Stop::End | Stop::ScreenedOut => None,
     };
-    tell_terminated(tx, &session, reason, page).await?;
-    Ok(view::ending(status))
+    let status = Status::Terminated(reason);
+    Ok(Verdict::Decided(Box::new(Decision {
+        moves: Moves::ending(&session.held),
+        session,
+        status,
+        submit: None,
+        page_id,
+        pages: way.pages.len(),
+        answer: view::ending(status),
+    })))
 }

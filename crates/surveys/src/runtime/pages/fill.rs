@@ -6,9 +6,9 @@ use crate::{
     definition::{AnswerFault, Form, Stop, Way},
     runtime::{
         Desk,
-        commands::{self, PageSubmit},
+        commands::{PageSubmit, Step},
         desk::Visit,
-        store::{Session, Status, open_session, read_session},
+        store::{Session, Status, read_session},
     },
     token::{Claim, TokenError},
 };
@@ -34,7 +34,7 @@ pub(super) async fn show(
 }
 
 async fn try_show(session_id: Uuid, wanted: Option<&str>, visit: &Visit, desk: &Desk) -> Result<Response, Failed> {
-    let tx = enter(session_id, visit, desk).await?;
+    let tx = visit.begin(&enter(session_id, visit, desk)?).await.map_err(Failed::Other)?;
     let session = read_session(&tx, session_id, "").await?;
     let form = desk.cache.form(&tx, session.survey_id, session.version).await?;
     let title = store::title(&tx, session.survey_id).await?;
@@ -60,30 +60,30 @@ pub(super) async fn submit(Path(session_id): Path<Uuid>, visit: Visit, desk: Arc
     shown(try_submit(session_id, &visit, &desk).await)
 }
 
-async fn try_submit(session_id: Uuid, visit: &Visit, desk: &Desk) -> Result<Response, Failed> {
+async fn try_submit(session_id: Uuid, visit: &Visit, desk: &Arc<Desk>) -> Result<Response, Failed> {
     let fields = form(visit);
-    let mut tx = enter(session_id, visit, desk).await?;
-    let session = open_session(&tx, session_id, "").await?;
+    let claim = enter(session_id, visit, desk)?;
+    let tx = visit.begin(&claim).await.map_err(Failed::Other)?;
+    let session = read_session(&tx, session_id, "").await?;
     let form = desk.cache.form(&tx, session.survey_id, session.version).await?;
+    // Nobody waits in line with a connection in hand.
+    tx.rollback().await?;
     let page_id = fields.get("page").unwrap_or_default();
     let index = form.page_index(page_id).ok_or(SurveyError::Missing("page"))?;
     let attempt = fields.get("attempt").and_then(|number| number.parse().ok()).unwrap_or(1);
     let answers = fields.answers(form.page(index));
     let path = cookie::session_path(session_id);
-    let given = PageSubmit { page_id: page_id.to_owned(), attempt, answers: answers.clone() };
-    match commands::submit(&mut tx, desk, session_id, given).await {
-        Ok(_) => {
-            tx.commit().await?;
-            see_other(&path, &[]).map_err(Failed::Other)
-        }
+    let step = Step::submit(PageSubmit { page_id: page_id.to_owned(), attempt, answers: answers.clone() })?;
+    match desk.pass(visit, &claim, session_id, step).await {
+        Ok(_) => see_other(&path, &[]).map_err(Failed::Other),
         Err(SurveyError::Answers(faults)) => {
+            let tx = visit.begin(&claim).await.map_err(Failed::Other)?;
             let title = store::title(&tx, session.survey_id).await?;
             tx.rollback().await?;
             Ok(again(&title, &session, &form, index, attempt, &answers, &faults))
         }
         // Another window was quicker, or the session has ended: what is due now is shown.
         Err(SurveyError::Attempt(_) | SurveyError::Ended(_) | SurveyError::NotDue { .. }) => {
-            tx.rollback().await?;
             see_other(&path, &[]).map_err(Failed::Other)
         }
         Err(error) => Err(error.into()),
@@ -109,25 +109,20 @@ pub(super) async fn complete(Path(session_id): Path<Uuid>, visit: Visit, desk: A
     shown(try_complete(session_id, &visit, &desk).await)
 }
 
-async fn try_complete(session_id: Uuid, visit: &Visit, desk: &Desk) -> Result<Response, Failed> {
-    let mut tx = enter(session_id, visit, desk).await?;
-    match commands::complete(&mut tx, desk, session_id).await {
-        Ok(_) => tx.commit().await?,
-        Err(SurveyError::Ended(_) | SurveyError::Unanswered(_)) => tx.rollback().await?,
-        Err(error) => return Err(error.into()),
+async fn try_complete(session_id: Uuid, visit: &Visit, desk: &Arc<Desk>) -> Result<Response, Failed> {
+    let claim = enter(session_id, visit, desk)?;
+    match desk.pass(visit, &claim, session_id, Step::Complete).await {
+        Ok(_) | Err(SurveyError::Ended(_) | SurveyError::Unanswered(_)) => {
+            see_other(&cookie::session_path(session_id), &[]).map_err(Failed::Other)
+        }
+        Err(error) => Err(error.into()),
     }
-    see_other(&cookie::session_path(session_id), &[]).map_err(Failed::Other)
 }
 
-/// A transaction of the session's tenant, if the cookie is that session's.
-async fn enter(session_id: Uuid, visit: &Visit, desk: &Desk) -> Result<Tx, Failed> {
+/// The claim of the cookie, if it is that session's.
+fn enter(session_id: Uuid, visit: &Visit, desk: &Desk) -> Result<Claim, SurveyError> {
     let token = visit.header("cookie").and_then(cookie::token).ok_or(TokenError::Invalid)?;
-    match desk.claim_by(token, visit)? {
-        Claim::Session(claim) if claim.session == session_id => {
-            visit.begin(&Claim::Session(claim)).await.map_err(Failed::Other)
-        }
-        _ => Err(TokenError::Invalid.into()),
-    }
+    Ok(desk.claim_by(token, visit)?.for_session(session_id)?)
 }
 
 /// The page to show: the one that is wanted, if it is due or came before, or else the one that is due.

@@ -1,5 +1,7 @@
 //! The gate against a plain model of it, on a real database: whatever authors, respondents and the clock do in whatever order,
-//! answers and counts are the model's.
+//! alone or together, answers and counts are the model's.
+
+mod together;
 
 use crate::support::*;
 use onceward::Tx;
@@ -42,6 +44,8 @@ enum Deed {
         target: i64,
         overfill: i64,
     },
+    /// Steps of several sessions in one call.
+    Together(Vec<(usize, together::Act)>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,8 +121,9 @@ impl Model {
 }
 
 fn deeds() -> impl Strategy<Value = (Vec<(i64, i64)>, Vec<Deed>)> {
-    let who = 0..3_usize;
+    let who = 0..4_usize;
     let deed = prop_oneof![
+        4 => vec((who.clone(), together::acts()), 2..5).prop_map(Deed::Together),
         5 => Just(Deed::Start),
         5 => (who.clone(), any::<bool>(), any::<bool>()).prop_map(|(who, woman, north)| Deed::Answer { who, woman, north }),
         1 => who.clone().prop_map(|who| Deed::Again { who }),
@@ -153,10 +158,13 @@ fn a_gate_that_is_broken_on_purpose_is_found_out() {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
     let breaks = [
-        ("surveys.move_places", "OR b.reserved_n + b.filled_n >= b.target_n + b.max_overfill", ""),
-        ("surveys.move_places", "b.filled_n >= b.target_n OR ", ""),
-        ("surveys.move_places", "p_release := p_give_back_if_full", "p_release := '{}'"),
-        ("surveys.move_places", "v_wanted uuid[] := p_reserve || p_fill", "v_wanted uuid[] := p_reserve"),
+        ("surveys.is_full", "OR p_reserved + p_filled >= p_target + p_overfill", ""),
+        ("surveys.is_full", "p_filled >= p_target OR ", ""),
+        ("surveys.steps", "v_these := v_mine", "v_these := '{}'"),
+        ("surveys.steps", "IF p_kinds[v_move] IN ('reserve', 'fill')", "IF p_kinds[v_move] = 'reserve'"),
+        // What those before in the same call have left.
+        ("surveys.steps", "OR surveys.is_full(v_res[v_at], v_fil[v_at], v_target[v_at], v_over[v_at])", ""),
+        ("surveys.steps", "reserved := v_res[v_at];", "reserved := 0;"),
         ("surveys.expire", "b.reserved_n - h.places", "b.reserved_n"),
     ];
     for (function, rule, instead) in breaks {
@@ -223,6 +231,7 @@ async fn perform<'h>(
     deed: &Deed,
 ) {
     match *deed {
+        Deed::Together(ref steps) => together::perform(author.house, ids, model, real, steps).await,
         Deed::Start => {
             model.people.push(Person::default());
             model.pass(model.people.len() - 1);
