@@ -134,5 +134,16 @@ BEGIN
 END
 $$;
 
+-- Everybody who has something here, for checks: all of them from a transaction without a tenant, else the tenant itself. Reads
+-- both tables as a whole.
+CREATE FUNCTION ledger.tenants() RETURNS TABLE (tenant_id text)
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$
+    SELECT t.tenant_id
+    FROM (SELECT b.tenant_id FROM ledger.balance b UNION SELECT e.tenant_id FROM ledger.ledger_event e) t
+    WHERE coalesce(current_setting('onceward.tenant_id', true), '') IN ('', t.tenant_id)
+    ORDER BY t.tenant_id COLLATE "C"
+$$;
+
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA ledger FROM PUBLIC;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA ledger TO onceward_app;

@@ -1,7 +1,7 @@
 //! Double entry: events that balance, lines that never change, balances that agree with them.
 //!
 //! Reading order: [`account`] is the chart of accounts, [`event`] what is posted, [`mod@post`] and [`mod@reverse`] write,
-//! [`read`] and [`balances`] tell what a loan's accounts hold, now or as of a day, [`check`] proves that nothing is lost.
+//! [`read`] and [`balances`] tell what a loan's accounts hold, now or as of a day, [`mod@check`] proves that nothing is lost.
 //!
 //! ```text
 //! draft ── sp_finalize_ledger_event ──▶ final ── reverse, at most once ──▶ final, with a mirror image
@@ -33,7 +33,7 @@ mod store;
 
 pub use account::{Account, Side};
 pub use balances::Balances;
-pub use check::{Difference, TrialLine, Unbalanced, differences, trial_balance, unbalanced};
+pub use check::{Checked, Difference, TrialLine, Unbalanced, check, differences, tenants, trial_balance, unbalanced};
 pub use error::LedgerError;
 pub use event::{Cursor, Event, EventLine, Line, NewEvent, credit, debit};
 pub use post::{MAX_EVENTS, Outcome, Posted, post, post_all};

@@ -76,3 +76,5 @@ pub(crate) const TRIAL_BALANCE: &str = "
     WHERE e.finalized_at IS NOT NULL
     GROUP BY n.account, n.currency
     ORDER BY n.account, n.currency";
+
+pub(crate) const TENANTS: &str = "SELECT tenant_id FROM ledger.tenants()";

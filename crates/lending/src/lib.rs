@@ -5,11 +5,12 @@
 //! [`loans`] keeps borrowers, products and loans: it makes loans, funds and changes them, and books
 //! interest and late fees as the days go by. [`payments`] takes payments in, checks them and posts them.
 //! [`escrow`] pays taxes and insurance out of what was set aside. [`etl`] makes facts for reports from all of it.
-//! [`progress`] is how workers elsewhere tell how far they are with a command.
+//! [`progress`] is how workers elsewhere tell how far they are with a command. [`cli`] is for operators.
 //!
 //! Everything about a loan goes by messages that are ordered by the loan's id. What changes a loan locks its row
 //! first, then posts to the ledger, and writes its audit entry in the same transaction.
 
+pub mod cli;
 pub mod error;
 pub mod escrow;
 pub mod etl;

@@ -29,6 +29,9 @@ enum Command {
     /// Bring a legacy lending database over, while its old program goes on
     #[command(subcommand)]
     Adopt(onceward_adoption::cli::Command),
+    /// Look at the ledger
+    #[command(subcommand)]
+    Ledger(onceward_lending::cli::Command),
 }
 
 fn main() -> ExitCode {
@@ -39,5 +42,6 @@ fn main() -> ExitCode {
         }
         Command::Bench(args) => onceward_bench::main(args),
         Command::Adopt(command) => onceward_adoption::cli::main(&common, SECTIONS, &command),
+        Command::Ledger(command) => onceward_lending::cli::main(&common, SECTIONS, &command),
     }
 }

@@ -1,7 +1,7 @@
 //! The checks find what somebody did behind the ledger's back.
 
-use crate::support::{Ledger, minor, payment};
-use onceward_ledger::{Account, Difference, Unbalanced, differences, unbalanced};
+use crate::support::{Ledger, begin, minor, payment};
+use onceward_ledger::{Account, Difference, Unbalanced, check, differences, tenants, unbalanced};
 use onceward_money::{Currency, Minor};
 use uuid::Uuid;
 
@@ -58,4 +58,38 @@ async fn a_final_event_that_was_forged_is_found() {
         credits: Minor::new(credits),
     };
     assert_eq!(found, [finding(&event, Some(Currency::USD), 150, 100), finding(&empty, None, 0, 0)]);
+}
+
+#[tokio::test]
+async fn all_that_a_check_finds_is_told_together_for_every_tenant_that_posted() {
+    let ledger = Ledger::new().await;
+    assert_eq!(tenants(&ledger.db).await.expect("tenants"), []);
+    let (ours, theirs) = (payment(Uuid::now_v7(), 100), payment(Uuid::now_v7(), 5));
+    ledger.post(&ours).await;
+    let tx = begin(&ledger.db, "globex").await;
+    onceward_ledger::post(&tx, &theirs).await.expect("it is posted");
+    tx.commit().await.expect("it commits");
+    let found = check(&ledger.begin().await).await.expect("a check");
+    assert!(found.agrees() && !found.may_be_more(), "{found:?}");
+    assert_eq!(found.trial_balance.len(), 2, "of one tenant only");
+
+    let owner = ledger.owner().await;
+    owner.batch_execute("ALTER TABLE ledger.ledger_entry DISABLE TRIGGER USER").await.expect("the owner may");
+    let forge = "UPDATE ledger.ledger_entry SET debit_minor = 107 WHERE event_id = $1 AND debit_minor > 0";
+    assert_eq!(owner.execute(forge, &[&ours.event_id]).await.expect("nothing stops it now"), 1);
+    // Who lost all events has balances still.
+    let lose = "DELETE FROM ledger.ledger_entry WHERE event_id = $1";
+    assert_eq!(owner.execute(lose, &[&theirs.event_id]).await.expect("nothing stops it now"), 2);
+    owner.batch_execute("ALTER TABLE ledger.ledger_event DISABLE TRIGGER USER").await.expect("the owner may");
+    let lose = "DELETE FROM ledger.ledger_event WHERE event_id = $1";
+    assert_eq!(owner.execute(lose, &[&theirs.event_id]).await.expect("nothing stops it now"), 1);
+
+    let names: Vec<String> = tenants(&ledger.db).await.expect("tenants").iter().map(ToString::to_string).collect();
+    assert_eq!(names, ["acme", "globex"]);
+    let found = check(&ledger.begin().await).await.expect("a check");
+    assert_eq!((found.agrees(), found.left_over()), (false, vec![(Currency::USD, 7)]));
+    assert_eq!((found.differences.len(), found.unbalanced.len()), (1, 1));
+    let found = check(&begin(&ledger.db, "globex").await).await.expect("a check");
+    assert_eq!((found.differences.len(), found.left_over()), (2, vec![]));
+    assert!(!found.agrees());
 }

@@ -6,6 +6,7 @@ mod dlq;
 mod doctor;
 mod health;
 mod keys;
+mod ledger;
 mod letters;
 mod outbox;
 mod payments;
