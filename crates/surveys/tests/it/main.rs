@@ -12,3 +12,4 @@ mod quotas;
 mod runtime;
 mod shared;
 mod support;
+mod turnstile;
