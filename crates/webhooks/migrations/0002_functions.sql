@@ -120,6 +120,23 @@ BEGIN
 END
 $$;
 
+-- Secrets of all tenants that are encrypted with one of these keys, locked: for whoever encrypts them anew.
+CREATE FUNCTION webhooks.secrets_under(p_key_ids text[], p_most int)
+    RETURNS TABLE (tenant_id text, endpoint_id uuid, number int, key_id text, secret bytea)
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$
+    SELECT s.tenant_id, s.endpoint_id, s.number, s.key_id, s.secret FROM webhooks.secret s
+    WHERE s.key_id = ANY (p_key_ids) LIMIT p_most FOR UPDATE SKIP LOCKED
+$$;
+
+-- Puts the same secrets under another key.
+CREATE FUNCTION webhooks.reseal(p_tenant_id text, p_endpoint_id uuid, p_number int, p_key_id text, p_secret bytea) RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$
+    UPDATE webhooks.secret s SET key_id = p_key_id, secret = p_secret
+    WHERE s.endpoint_id = p_endpoint_id AND s.tenant_id = p_tenant_id AND s.number = p_number
+$$;
+
 -- For metrics: deliveries and endpoints of all tenants by state, each counted up to p_most.
 CREATE FUNCTION webhooks.figures(p_most int) RETURNS TABLE (what text, state text, count bigint)
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp

@@ -51,7 +51,7 @@ pub fn service(settings: Settings, sources: Vec<Source>) -> Service {
         .consumer(Consumer::transactional("fan-out-webhooks", topology::FANOUT).unordered().on_any(fanout::FanOut))
         .consumer(
             Consumer::transactional("sweep-webhooks", topology::SWEEP)
-                .on(sweep::OnSweep { keep_days: settings.retention_days }),
+                .on(sweep::OnSweep { keep_days: settings.retention_days, vault: vault::Vault::new(&settings) }),
         )
         .schedule(sweep)
         .task("send-webhooks", move |context| dispatch::run(context, sender.clone()))

@@ -18,7 +18,7 @@ pub(crate) use endpoint::{
 pub(crate) use event::{NewEvent, add_delivery, fan_out, wake};
 pub(crate) use figures::{figures, sweep};
 pub(crate) use record::{Attempt, record_failure, record_success};
-pub(crate) use secret::{add_secret, show_secrets};
+pub(crate) use secret::{add_secret, reseal, secrets_under, show_secrets};
 
 use onceward::RequiredTable;
 

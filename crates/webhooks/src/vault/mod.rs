@@ -17,8 +17,11 @@ use key::Key;
 use onceward::TenantId;
 use uuid::Uuid;
 
-/// Opens with every key that is set, and seals with the first.
-pub(crate) struct Vault(Vec<Key>);
+/// Opens with every key that is set, and seals with the one in force.
+pub(crate) struct Vault {
+    current: Option<Key>,
+    before: Vec<Key>,
+}
 
 /// A secret as it is kept.
 #[derive(Clone, Debug)]
@@ -52,17 +55,30 @@ pub(crate) enum VaultError {
 
 impl Vault {
     pub(crate) fn new(settings: &Settings) -> Self {
-        let current = std::iter::once(&settings.secret_key).filter(|key| !key.is_empty());
-        Self(current.chain(settings.secret_keys_before.iter()).map(Key::derive).collect())
+        let current = Some(&settings.secret_key).filter(|key| !key.is_empty()).map(Key::derive);
+        Self { current, before: settings.secret_keys_before.iter().map(Key::derive).collect() }
+    }
+
+    /// The ids of keys that were in force before and are not now: what is sealed with them is to be sealed anew.
+    pub(crate) fn outdated(&self) -> Vec<&str> {
+        let Some(current) = &self.current else {
+            return Vec::new();
+        };
+        self.before.iter().map(|key| key.id.as_str()).filter(|id| *id != current.id).collect()
     }
 
     pub(crate) fn seal(&self, owner: Owner<'_>, secret: &Secret) -> Result<Sealed, VaultError> {
-        let key = self.0.first().ok_or(VaultError::NoKey)?;
+        let key = self.current.as_ref().ok_or(VaultError::NoKey)?;
         Ok(Sealed { key_id: key.id.clone(), bytes: key.seal(&owner.context(), secret.bytes()) })
     }
 
+    /// The same secret under the key in force.
+    pub(crate) fn reseal(&self, owner: Owner<'_>, sealed: &Sealed) -> Result<Sealed, VaultError> {
+        self.seal(owner, &self.open(owner, sealed)?)
+    }
+
     fn open(&self, owner: Owner<'_>, sealed: &Sealed) -> Result<Secret, VaultError> {
-        let key = self.0.iter().find(|key| key.id == sealed.key_id);
+        let key = self.current.iter().chain(&self.before).find(|key| key.id == sealed.key_id);
         let key = key.ok_or_else(|| VaultError::UnknownKey(sealed.key_id.clone()))?;
         let bytes = key.open(&owner.context(), &sealed.bytes).ok_or(VaultError::NotItsOwn)?;
         Secret::from_bytes(bytes).map_err(|_| VaultError::NotItsOwn)
@@ -138,8 +154,13 @@ mod tests {
         check(vault(OURS, "").open(owner, &sealed), VaultError::UnknownKey(sealed.key_id.clone()));
         assert_eq!(new.open_all(owner, &[anew.clone(), sealed.clone()]).map(|all| all.len()), Ok(2));
         assert_eq!(vault(OURS, "").open_all(owner, &[anew, sealed.clone()]).map(|all| all.len()), Ok(1));
-        assert!(vault(OURS, "").open_all(owner, &[sealed]).is_err());
+        assert!(vault(OURS, "").open_all(owner, std::slice::from_ref(&sealed)).is_err());
         assert_eq!(new.open_all(owner, &[]), Err(VaultError::NoSecret));
-        assert_eq!(vault("", "").seal(owner, &secret).err(), Some(VaultError::NoKey));
+        assert_eq!((old.outdated().len(), new.outdated()), (0, vec![sealed.key_id.as_str()]));
+        assert_eq!(vault(OURS, "").open(owner, &new.reseal(owner, &sealed).unwrap()), Ok(secret.clone()));
+        for keyless in [vault("", ""), vault("", BEFORE)] {
+            assert_eq!(keyless.seal(owner, &secret).err(), Some(VaultError::NoKey), "old keys only open");
+            assert!(keyless.outdated().is_empty());
+        }
     }
 }

@@ -1,18 +1,9 @@
 //! What is old is cleared away, and nothing else.
 
 use crate::support::{World, settings};
-use onceward::{NewMessage, Scope, TenantId, outbox};
 use onceward_testkit::eventually;
 use reqwest::Method;
 use serde_json::json;
-
-async fn sweep(world: &World) {
-    let platform = Scope { tenant: Some(TenantId::new("platform").unwrap()), ..Scope::platform("scheduler") };
-    let mut tx = world.platform.db().begin(platform).await.expect("a transaction");
-    let tick = json!({ "schedule": "webhooks-sweep", "scheduledFor": jiff::Timestamp::now() });
-    outbox::send(&mut tx, NewMessage::new("webhooks.sweep.v1", "webhooks.ticks:sweep", tick)).await.expect("a tick");
-    tx.commit().await.expect("the commit works");
-}
 
 #[tokio::test]
 async fn settled_deliveries_and_their_events_go_and_a_backlog_stays() {
@@ -28,7 +19,7 @@ async fn settled_deliveries_and_their_events_go_and_a_backlog_stays() {
     world.sell("acme", 4..6).await;
     world.settled("acme", &delivered, "delivered", 6).await;
     world.call("acme", Method::DELETE, &format!("endpoints/{deleted}"), None).await.with(200);
-    sweep(&world).await;
+    world.sweep().await;
     eventually("the deleted endpoint is gone", || async {
         (world.ask::<i64>("SELECT count(*) FROM webhooks.endpoint", &[]).await == 2).then_some(())
     })
@@ -42,7 +33,7 @@ async fn settled_deliveries_and_their_events_go_and_a_backlog_stays() {
         )
         .await;
     world.run("UPDATE webhooks.delivery SET created_at = now() - interval '31 days' WHERE state = 'pending'").await;
-    sweep(&world).await;
+    world.sweep().await;
     eventually("the old events are gone", || async {
         (world.ask::<i64>("SELECT count(*) FROM webhooks.event", &[]).await == 2).then_some(())
     })

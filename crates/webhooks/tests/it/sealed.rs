@@ -2,6 +2,7 @@
 
 use crate::support::{KEY, World, settings};
 use base64::{Engine, engine::general_purpose::STANDARD};
+use onceward_testkit::eventually;
 use onceward_webhooks::Settings;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -115,6 +116,30 @@ async fn the_key_is_replaced_and_endpoints_keep_their_secrets() {
     let got = &world.receiver.wait("ok", 3).await[2];
     assert_eq!(got.verify(new), Ok(()), "without the old key the old secret is left out");
     assert!(got.verify(&secret).is_err());
+}
+
+#[tokio::test]
+async fn a_sweep_puts_secrets_under_the_new_key_so_that_the_old_one_can_go() {
+    let world = World::open(settings()).await;
+    let (_, ours) = world.endpoint("acme", "ours").await;
+    let (_, theirs) = world.endpoint("globex", "theirs").await;
+    let (spoilt, _) = world.endpoint_with("globex", "spoilt", json!({ "event_types": ["nothing"] })).await;
+    world.run(&format!("UPDATE webhooks.secret SET secret = secret || '\\x00' WHERE endpoint_id = '{spoilt}'")).await;
+    let world = world.restarted(new_key_after(KEY)).await;
+    world.sweep().await;
+    eventually("two of three have the new key", || async {
+        let most = "SELECT max(n) FROM (SELECT count(*) AS n FROM webhooks.secret GROUP BY key_id) k";
+        (world.ask::<i64>("SELECT count(DISTINCT key_id) FROM webhooks.secret", &[]).await == 2
+            && world.ask::<i64>(most, &[]).await == 2)
+            .then_some(())
+    })
+    .await;
+    let world = world.restarted(new_key_after("")).await;
+    for (tenant, secret) in [("acme", ours), ("globex", theirs)] {
+        world.sell(tenant, 0..1).await;
+        let path = if tenant == "acme" { "ours" } else { "theirs" };
+        assert_eq!(world.receiver.wait(path, 1).await[0].verify(&secret), Ok(()));
+    }
 }
 
 #[tokio::test]

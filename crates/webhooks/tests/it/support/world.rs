@@ -1,7 +1,7 @@
 //! The platform with a shop and webhooks, reachable over HTTP.
 
 use super::{Receiver, SOURCE, sell, shop};
-use onceward::Platform;
+use onceward::{NewMessage, Platform, Scope, TenantId, outbox};
 use onceward_testkit::{TestPlatform, eventually};
 use onceward_webhooks::{Settings, service};
 use reqwest::Method;
@@ -166,6 +166,16 @@ impl World {
 
     pub async fn run(&self, sql: &str) {
         self.owner.batch_execute(sql).await.expect("a statement that works");
+    }
+
+    /// As if the time of the next sweep had come.
+    pub async fn sweep(&self) {
+        let platform = Scope { tenant: Some(TenantId::new("platform").unwrap()), ..Scope::platform("scheduler") };
+        let mut tx = self.platform.db().begin(platform).await.expect("a transaction");
+        let tick = json!({ "schedule": "webhooks-sweep", "scheduledFor": jiff::Timestamp::now() });
+        let tick = NewMessage::new("webhooks.sweep.v1", "webhooks.ticks:sweep", tick);
+        outbox::send(&mut tx, tick).await.expect("a tick");
+        tx.commit().await.expect("the commit works");
     }
 
     /// As if the time of every lease had passed.
