@@ -224,7 +224,8 @@ BEGIN
         SET reserved_n = n.reserved, filled_n = n.filled,
             closed_at = CASE WHEN n.filled >= b.target_n THEN coalesce(b.closed_at, v_now) END
         FROM unnest(v_ids, v_res, v_fil) AS n (bucket_id, reserved, filled)
-        WHERE b.bucket_id = n.bucket_id AND b.tenant_id = v_tenant AND (b.reserved_n <> n.reserved OR b.filled_n <> n.filled);
+        WHERE b.bucket_id = ANY (v_ids) AND b.tenant_id = v_tenant AND b.bucket_id = n.bucket_id
+            AND (b.reserved_n <> n.reserved OR b.filled_n <> n.filled);
     END IF;
     UPDATE surveys.session s
     SET status = n.status, reason = n.reason, held = coalesce(n.held::uuid[], s.held), filled = coalesce(n.filled::uuid[], '{}'),

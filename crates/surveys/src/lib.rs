@@ -4,8 +4,8 @@
 //! authors do, [`runtime`] what respondents do, and [`events`] what both tell; `dash` shows it while it happens. [`token`] is
 //! what a respondent shows, [`limits`] how often they may call, [`cache`] what is kept because it never changes.
 //!
-//! The order of locks: the session's row, then buckets by their ids, once in a transaction. Respondents are no users: what they
-//! did is in their session and its events, and the audit trail has what authors do.
+//! The order of locks: sessions' rows by their ids, then buckets by theirs, once in a transaction. Respondents are no users: what
+//! they did is in their session and its events, and the audit trail has what authors do.
 
 mod authoring;
 pub mod cache;

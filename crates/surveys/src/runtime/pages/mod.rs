@@ -124,6 +124,11 @@ fn told(error: SurveyError) -> Result<Response, Problem> {
             "Too many requests",
             format!("Wait {retry_after_s} seconds, and load this page again."),
         ),
+        SurveyError::Crowded => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "Many people are here at the moment",
+            "Wait a few seconds, and load this page again.".to_owned(),
+        ),
         _ => return Err(error.into()),
     };
     Ok(page(status, html::notice(title, &text)))

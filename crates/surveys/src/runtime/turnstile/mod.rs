@@ -164,3 +164,24 @@ impl Drop for Walk {
 fn ids(group: &Group) -> Vec<Uuid> {
     group.iter().map(|(session_id, _)| *session_id).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_group_that_is_dropped_tells_its_requests_and_leaves_no_line_behind() {
+        let desk = Arc::new(Desk::new(Arc::default()));
+        let tenant = TenantId::new("acme").unwrap();
+        let lines = || desk.turnstile.lines.lock().unwrap().len();
+        let (answer, heard) = oneshot::channel();
+        let scope = Scope::tenant(tenant.clone());
+        let joined = desk.turnstile.join(&tenant, Uuid::nil(), Waiting { scope, step: Step::Complete, answer });
+        let first = joined.unwrap().expect("who is alone goes at once");
+        let walk = Walk::of(desk.clone(), tenant, &first);
+        assert_eq!(lines(), 1);
+        drop((walk, first));
+        assert!(heard.await.is_err());
+        assert_eq!(lines(), 0);
+    }
+}
