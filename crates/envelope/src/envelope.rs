@@ -5,13 +5,13 @@ use serde::{Deserialize, Serialize, Serializer, ser::Error as _, ser::SerializeM
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::{CorrelationId, EnvelopeError, EventType, IdempotencyKey, Payload, TenantId, TraceContext, headers};
+use crate::{
+    CorrelationId, EnvelopeError, EnvelopeParts, EventType, IdText, IdempotencyKey, Payload, TenantId, TraceContext,
+    parts::check_extensions,
+};
 
 /// The version of the envelope's own form, in `schemaVersion`.
 pub const ENVELOPE_SCHEMA_VERSION: u16 = 1;
-
-/// Room for all that is usually around a payload.
-const AROUND_PAYLOAD: usize = 512;
 
 /// The top-level names that belong to the envelope; an extension may not take one of them.
 pub const FIELD_NAMES: [&str; 11] = [
@@ -70,45 +70,45 @@ pub struct Envelope {
 }
 
 impl Envelope {
+    /// Its parts, borrowed.
+    pub fn parts(&self) -> EnvelopeParts<'_> {
+        EnvelopeParts {
+            event_id: self.event_id,
+            name: self.event_type.name(),
+            version: self.event_type.version(),
+            schema_version: self.schema_version,
+            tenant_id: self.tenant_id.as_str(),
+            correlation_id: IdText::Text(self.correlation_id.as_str()),
+            causation_id: self.causation_id.as_deref(),
+            idempotency_key: IdText::Text(self.idempotency_key.as_str()),
+            actor: self.actor.as_ref(),
+            occurred_at: self.occurred_at,
+            extensions: Some(&self.extensions),
+            payload: self.payload.text(),
+            trace: self.trace.as_ref(),
+        }
+    }
+
     /// The headers that travel beside the body.
     pub fn headers(&self) -> Vec<(&'static str, String)> {
-        let mut all = vec![
-            (headers::MESSAGE_ID, self.event_id.to_string()),
-            (headers::CORRELATION_ID, self.correlation_id.to_string()),
-            (headers::SCHEMA, self.event_type.to_string()),
-        ];
-        if let Some(trace) = &self.trace {
-            all.push((headers::TRACE_ID, trace.trace_id().to_owned()));
-            all.push((headers::TRACEPARENT, trace.traceparent().to_owned()));
-        }
-        all
+        self.parts().headers()
     }
 
     /// The body as every bus carries it.
     pub fn to_json_bytes(&self) -> Result<Vec<u8>, EnvelopeError> {
-        self.check_extensions()?;
-        let mut body = Vec::with_capacity(AROUND_PAYLOAD + self.payload.text_len());
-        serde_json::to_writer(&mut body, self).map_err(EnvelopeError::unwritable)?;
-        Ok(body)
+        self.parts().to_json_bytes()
     }
 
     /// The body as a JSON value.
     pub fn to_value(&self) -> Result<Value, EnvelopeError> {
-        self.check_extensions()?;
+        check_extensions(Some(&self.extensions))?;
         serde_json::to_value(self).map_err(EnvelopeError::unwritable)
-    }
-
-    fn check_extensions(&self) -> Result<(), EnvelopeError> {
-        match self.extensions.keys().find(|name| FIELD_NAMES.contains(&name.as_str())) {
-            Some(name) => Err(EnvelopeError::ReservedExtension { name: name.clone() }),
-            None => Ok(()),
-        }
     }
 }
 
 impl Serialize for Envelope {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.check_extensions().map_err(S::Error::custom)?;
+        check_extensions(Some(&self.extensions)).map_err(S::Error::custom)?;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("eventId", &self.event_id)?;
         map.serialize_entry("type", self.event_type.name())?;

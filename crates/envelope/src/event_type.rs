@@ -23,11 +23,14 @@ impl EventType {
     /// `EventType::new("payment.posted", 1)` is `payment.posted.v1`.
     pub fn new(name: impl AsRef<str>, version: u16) -> Result<Self, InvalidId> {
         let name = name.as_ref();
-        check_name(name)?;
-        if version == 0 {
-            return Err(invalid(RULE));
-        }
+        Self::check(name, version)?;
         Ok(Self { text: format!("{name}.v{version}").into(), name_len: name.len(), version })
+    }
+
+    /// Whether there could be an event type of this name and version.
+    pub fn check(name: &str, version: u16) -> Result<(), InvalidId> {
+        check_name(name)?;
+        if version == 0 { Err(invalid(RULE)) } else { Ok(()) }
     }
 
     /// The name without the version: `payment.posted`.

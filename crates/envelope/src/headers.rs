@@ -10,3 +10,5 @@ pub const SCHEMA: &str = "x-schema";
 pub const TRACE_ID: &str = "x-trace-id";
 /// W3C trace context.
 pub const TRACEPARENT: &str = "traceparent";
+/// As many of them as there can be.
+pub(crate) const MOST: usize = 5;

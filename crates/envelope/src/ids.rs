@@ -26,10 +26,13 @@ macro_rules! string_id {
             /// Checks `text` and keeps it.
             pub fn new(text: impl AsRef<str>) -> Result<Self, InvalidId> {
                 let text = text.as_ref();
-                match $check(text) {
-                    Ok(()) => Ok(Self(text.into())),
-                    Err(rule) => Err(InvalidId { what: $what, rule }),
-                }
+                Self::check(text)?;
+                Ok(Self(text.into()))
+            }
+
+            /// Whether `text` could be one.
+            pub fn check(text: &str) -> Result<(), InvalidId> {
+                $check(text).map_err(|rule| InvalidId { what: $what, rule })
             }
 
             /// The identifier as text.

@@ -1,6 +1,7 @@
 //! The message every bus carries, and the contracts it is checked against.
 //!
 //! - [`Envelope`]: who, what, when and why around a payload; one JSON form for every transport.
+//! - [`EnvelopeParts`]: the same, borrowed, for who only carries it.
 //! - [`SchemaRegistry`]: JSON Schemas by `$id`, checked before a message is stored and before it is handled.
 //! - [`canonical`]: RFC 8785 JSON, so that equal content has equal bytes; [`fingerprint`] hashes it.
 //! - [`Clock`] and [`Ids`]: the one door through which time and identifiers come in.
@@ -14,7 +15,9 @@ mod event_type;
 mod fingerprint;
 pub mod headers;
 mod ids;
+pub mod nul;
 mod parse;
+mod parts;
 mod payload;
 mod schema;
 mod trace;
@@ -25,6 +28,7 @@ pub use event_type::EventType;
 pub use fingerprint::{fingerprint, fingerprint_hex};
 pub use ids::{CorrelationId, IdempotencyKey, InvalidId, TenantId};
 pub use parse::EnvelopeError;
+pub use parts::{EnvelopeParts, IdText};
 pub use payload::{Payload, PayloadError};
 pub use schema::{RegistryError, SchemaError, SchemaRegistry, SchemaRegistryBuilder, Violation};
 pub use trace::TraceContext;

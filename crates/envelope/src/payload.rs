@@ -3,9 +3,10 @@
 //! A relay carries payloads that it never reads. Text from the database is therefore kept as it is, written out as it is,
 //! and becomes a value at the first look.
 
+use crate::nul;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, value::RawValue};
-use std::{fmt, ops::Deref, sync::OnceLock};
+use std::{borrow::Cow, fmt, ops::Deref, sync::OnceLock};
 
 /// Values nested deeper than this cannot be read.
 const DEPTH: usize = 127;
@@ -51,16 +52,19 @@ impl Payload {
         self.value.get_or_init(|| read().expect("a text was checked when it was kept"))
     }
 
-    /// How long its text is, if it is one: for who makes room for it.
-    pub(crate) fn text_len(&self) -> usize {
-        self.text.as_ref().map_or(0, |text| text.get().len())
+    /// Whether it holds the character NUL.
+    pub fn has_nul(&self) -> bool {
+        match &self.text {
+            Some(text) => nul::in_json(text.get()),
+            None => nul::in_value(self.value()),
+        }
     }
 
     /// The text.
-    pub fn to_text(&self) -> String {
+    pub fn text(&self) -> Cow<'_, str> {
         match &self.text {
-            Some(text) => text.get().to_owned(),
-            None => self.value().to_string(),
+            Some(text) => text.get().into(),
+            None => self.value().to_string().into(),
         }
     }
 }

@@ -29,6 +29,11 @@ impl Topic {
     pub fn new(exchange: impl Into<String>, routing_key: impl Into<String>) -> Self {
         Self { exchange: exchange.into(), routing_key: routing_key.into() }
     }
+
+    /// `<exchange>:<routing key>`.
+    pub fn to_text(&self) -> String {
+        [&self.exchange, ":", &self.routing_key].concat()
+    }
 }
 
 impl FromStr for Topic {
@@ -49,7 +54,7 @@ impl FromStr for Topic {
 
 impl fmt::Display for Topic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.exchange, self.routing_key)
+        f.write_str(&self.to_text())
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::Delivery;
 use bytes::Bytes;
 use jiff::Timestamp;
-use onceward_envelope::{Envelope, EnvelopeError, TraceContext, headers};
+use onceward_envelope::{Envelope, EnvelopeError, EnvelopeParts, TraceContext, headers};
 use onceward_topology::Topic;
 use std::{borrow::Cow, sync::Arc};
 use uuid::Uuid;
@@ -74,24 +74,48 @@ impl Arrival {
     }
 }
 
+/// What a parcel is made of, borrowed from wherever it is kept.
+#[derive(Clone, Debug)]
+pub struct Contents<'a> {
+    /// The message.
+    pub envelope: EnvelopeParts<'a>,
+    /// Messages with equal keys stay in order.
+    pub ordering_key: Option<&'a str>,
+    /// 0 is the lowest.
+    pub priority: u8,
+    /// When it was published.
+    pub published_at: Timestamp,
+}
+
+impl<'a> From<&'a Delivery> for Contents<'a> {
+    fn from(delivery: &'a Delivery) -> Self {
+        Self {
+            envelope: delivery.envelope.parts(),
+            ordering_key: delivery.ordering_key.as_deref(),
+            priority: delivery.priority,
+            published_at: delivery.published_at,
+        }
+    }
+}
+
 /// Packs a message for `topic`.
-pub fn pack(delivery: &Delivery, topic: Arc<Topic>, expected: bool) -> Result<Parcel, EnvelopeError> {
-    let envelope = &delivery.envelope;
+pub fn pack<'a>(contents: impl Into<Contents<'a>>, topic: Arc<Topic>, expected: bool) -> Result<Parcel, EnvelopeError> {
+    let Contents { envelope, ordering_key, priority, published_at } = contents.into();
     let mut all = Vec::with_capacity(HEADERS);
     all.extend(envelope.headers().into_iter().map(|(name, value)| (Cow::Borrowed(name), value)));
-    all.push((Cow::Borrowed(TOPIC), topic.to_string()));
-    all.push((Cow::Borrowed(PUBLISHED_AT), delivery.published_at.to_string()));
-    if let Some(key) = &delivery.ordering_key {
-        all.push((Cow::Borrowed(ORDERING_KEY), key.clone()));
+    all.push((Cow::Borrowed(TOPIC), topic.to_text()));
+    all.push((Cow::Borrowed(PUBLISHED_AT), published_at.to_string()));
+    if let Some(key) = ordering_key {
+        all.push((Cow::Borrowed(ORDERING_KEY), key.to_owned()));
     }
-    if delivery.priority > 0 {
-        all.push((Cow::Borrowed(PRIORITY), delivery.priority.to_string()));
+    if priority > 0 {
+        all.push((Cow::Borrowed(PRIORITY), priority.to_string()));
     }
     Ok(Parcel {
         id: envelope.event_id,
         topic,
-        ordering_key: delivery.ordering_key.clone(),
-        priority: delivery.priority,
+        ordering_key: ordering_key.map(str::to_owned),
+        priority,
         headers: all,
         body: envelope.to_json_bytes()?.into(),
         expected,

@@ -176,6 +176,7 @@ proptest! {
         let bytes = envelope.to_json_bytes().unwrap();
         prop_assert_eq!(&Envelope::from_json_bytes(&bytes).unwrap(), &envelope);
         prop_assert_eq!(&serde_json::from_slice::<Envelope>(&bytes).unwrap(), &envelope);
+        prop_assert_eq!(bytes, serde_json::to_vec(&envelope).unwrap());
     }
 
     #[test]
