@@ -12,11 +12,11 @@ use jiff::Timestamp;
 use onceward_db::{Db, DbError};
 use onceward_resilience::{Breaker, BreakerSettings, Pass};
 use onceward_topology::{InvalidTopic, Jitter, RetryPolicy, Topic, Topology};
-use onceward_transport::{
-    Broker, BrokerError, DeadReason, Delivery, Intake, Parcel, Settlement, Subscription, Transport, TransportError,
-    Turn, Verdict, wire,
+use onceward_transport::{Broker, BrokerError, DeadReason, Parcel, Settlement, TransportError, Verdict};
+use onceward_transport_postgres::{
+    PostgresTransport,
+    carry::{Outbox, OutboxTurn, Waiting},
 };
-use onceward_transport_postgres::routes::OUTBOX;
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex},
@@ -72,7 +72,7 @@ const MOST_WAYS: usize = 4_096;
 
 /// Carries messages from the outbox to a broker.
 pub struct Relay {
-    lanes: Arc<dyn Transport>,
+    bus: PostgresTransport,
     broker: Arc<dyn Broker>,
     topology: Topology,
     db: Db,
@@ -83,9 +83,9 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// A relay from the outbox in `lanes` to `broker`.
+    /// A relay from the outbox of `bus` to `broker`.
     pub fn new(
-        lanes: Arc<dyn Transport>,
+        bus: PostgresTransport,
         broker: Arc<dyn Broker>,
         topology: Topology,
         db: Db,
@@ -93,19 +93,19 @@ impl Relay {
     ) -> Self {
         let name = format!("{}-{}", std::process::id(), Uuid::now_v7().simple());
         let (breaker, last_error) = (Breaker::new(BREAKER), Mutex::default());
-        Self { lanes, broker, topology, db, config, name, breaker, last_error }
+        Self { bus, broker, topology, db, config, name, breaker, last_error }
     }
 
     /// Runs until `stop`; what is on its way then is waited for.
     pub async fn run(self, stop: CancellationToken) {
         let relay = Arc::new(self);
         relay.declare(&stop).await;
-        let Some(intake) = relay.open(&stop).await else {
+        let Some(outbox) = relay.open(&stop).await else {
             return;
         };
         let mut tasks = JoinSet::new();
         for _ in 0..relay.config.tasks {
-            tasks.spawn(relay.clone().carry_on(intake.clone(), stop.clone()));
+            tasks.spawn(relay.clone().carry_on(outbox.clone(), stop.clone()));
         }
         tasks.spawn(relay.clone().report(stop));
         while tasks.join_next().await.is_some() {}
@@ -129,35 +129,28 @@ impl Relay {
         }
     }
 
-    async fn open(&self, stop: &CancellationToken) -> Option<Arc<dyn Intake>> {
+    async fn open(&self, stop: &CancellationToken) -> Option<Arc<Outbox>> {
         let mut pause = Pause::default();
         while !stop.is_cancelled() {
-            let subscription = Subscription {
-                consumer: "relay".into(),
-                queue: OUTBOX.into(),
-                ordered: true,
-                concurrency: self.config.tasks,
-                isolate_killers: false,
-            };
-            match self.lanes.open(subscription).await {
-                Ok(intake) => return Some(intake.into()),
+            match Outbox::open(&self.bus, self.config.tasks).await {
+                Ok(outbox) => return Some(outbox.into()),
                 Err(error) => pause.after("relay", &error, stop).await,
             }
         }
         None
     }
 
-    async fn carry_on(self: Arc<Self>, intake: Arc<dyn Intake>, stop: CancellationToken) {
+    async fn carry_on(self: Arc<Self>, outbox: Arc<Outbox>, stop: CancellationToken) {
         let mut pause = Pause::default();
         let mut ways = Ways::default();
         while !stop.is_cancelled() {
             if !self.bus_is_there(&stop).await {
                 continue;
             }
-            match intake.take(self.config.batch).await {
-                Ok(None) => tokio::select! { () = intake.wait(IDLE_WAIT) => {}, () = stop.cancelled() => {} },
+            match outbox.take(self.config.batch).await {
+                Ok(None) => tokio::select! { () = outbox.wait(IDLE_WAIT) => {}, () = stop.cancelled() => {} },
                 Ok(Some(turn)) => {
-                    let few = turn.deliveries().len() < self.config.batch / FEW;
+                    let few = turn.messages().len() < self.config.batch / FEW;
                     match self.carry(turn, &mut ways).await {
                         Ok(()) => pause.reset(),
                         Err(error) => pause.after("relay", &error, &stop).await,
@@ -204,11 +197,11 @@ impl Relay {
     }
 
     /// Publishes a turn's messages and writes down what became of each.
-    async fn carry(&self, turn: Box<dyn Turn>, ways: &mut Ways) -> Result<(), TransportError> {
-        let mut settlements: Vec<Option<Settlement>> = Vec::with_capacity(turn.deliveries().len());
-        let mut parcels = Vec::with_capacity(turn.deliveries().len());
-        for delivery in turn.deliveries() {
-            match self.pack(delivery, ways) {
+    async fn carry(&self, turn: OutboxTurn, ways: &mut Ways) -> Result<(), TransportError> {
+        let mut settlements: Vec<Option<Settlement>> = Vec::with_capacity(turn.messages().len());
+        let mut parcels = Vec::with_capacity(turn.messages().len());
+        for message in turn.messages() {
+            match self.pack(message, ways) {
                 Ok(parcel) => {
                     parcels.push(parcel);
                     settlements.push(None);
@@ -236,19 +229,19 @@ impl Relay {
         let mut verdicts = verdicts.into_iter();
         let settlements: Vec<Settlement> = settlements
             .into_iter()
-            .zip(turn.deliveries())
-            .map(|(decided, delivery)| decided.unwrap_or_else(|| self.settlement(delivery, verdicts.next())))
+            .zip(turn.messages())
+            .map(|(decided, message)| decided.unwrap_or_else(|| self.settlement(message, verdicts.next())))
             .collect();
-        measure::relayed(&settlements, turn.deliveries().first().map(|first| first.published_at), Timestamp::now());
-        turn.settle(settlements).await
+        measure::relayed(&settlements, turn.messages().first().map(Waiting::published_at), Timestamp::now());
+        turn.settle(&settlements).await
     }
 
-    fn pack(&self, delivery: &Delivery, ways: &mut Ways) -> Result<Parcel, String> {
-        let (topic, has_readers) = match ways.0.get(&delivery.topic) {
+    fn pack(&self, message: &Waiting, ways: &mut Ways) -> Result<Parcel, String> {
+        let (topic, has_readers) = match ways.0.get(message.topic()) {
             Some(way) => way.clone(),
-            None => self.find_way(&delivery.topic, ways).map_err(|error| error.to_string())?,
+            None => self.find_way(message.topic(), ways).map_err(|error| error.to_string())?,
         };
-        wire::pack(delivery, topic, has_readers).map_err(|error| error.to_string())
+        message.pack(topic, has_readers)
     }
 
     fn find_way(&self, text: &str, ways: &mut Ways) -> Result<Way, InvalidTopic> {
@@ -262,17 +255,17 @@ impl Relay {
         Ok(way)
     }
 
-    fn settlement(&self, delivery: &Delivery, verdict: Option<Verdict>) -> Settlement {
+    fn settlement(&self, message: &Waiting, verdict: Option<Verdict>) -> Settlement {
         let error = match verdict {
             Some(Verdict::Accepted) => return Settlement::Done,
             Some(Verdict::Refused(error)) => error,
             None => "the bus did not answer for it".to_owned(),
         };
         tracing::warn!(
-            bus = self.broker.name(), event_id = %delivery.envelope.event_id, event_type = %delivery.envelope.event_type,
-            topic = %delivery.topic, attempt = delivery.attempt, error, "the bus refused a message"
+            bus = self.broker.name(), event_id = %message.event_id(), event_type = message.event_name(),
+            topic = message.topic(), attempt = message.attempt(), error, "the bus refused a message"
         );
-        match self.config.refusals().delay_ms(delivery.attempt, rand::random()) {
+        match self.config.refusals().delay_ms(message.attempt(), rand::random()) {
             Some(delay_ms) => Settlement::Retry { after: Duration::from_millis(delay_ms), error },
             None => Settlement::Dead { reason: DeadReason::RefusedByBus, error },
         }

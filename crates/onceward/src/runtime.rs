@@ -134,7 +134,7 @@ impl Running {
         if let Some(broker) = &self.broker {
             self.bus.listen();
             let relay = Relay::new(
-                Arc::new(self.bus.clone()),
+                self.bus.clone(),
                 broker.clone(),
                 self.platform.topology().clone(),
                 self.lookups.clone(),

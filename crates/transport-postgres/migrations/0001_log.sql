@@ -73,11 +73,12 @@ CREATE TABLE onceward.message_log (
     causation_id    text,
     aggregate_type  text,
     aggregate_id    text,
-    headers         jsonb,
-    payload         jsonb       NOT NULL         -- no CHECK here: each would be parsed anew by every publish
+    headers         json,                        -- json, not jsonb: most are only written and read back, as text
+    payload         json        NOT NULL         -- no CHECK here: each would be parsed anew by every publish
 ) PARTITION BY LIST (epoch);
 CREATE INDEX message_log_lane_seq ON onceward.message_log (lane_id, seq);
-CREATE TABLE onceward.message_log_1 PARTITION OF onceward.message_log FOR VALUES IN (1);
+-- Rows are never updated or deleted and every plan is fixed, so vacuum and analyze have nothing to do in a partition.
+CREATE TABLE onceward.message_log_1 PARTITION OF onceward.message_log FOR VALUES IN (1) WITH (autovacuum_enabled = false);
 SELECT onceward_meta.protect('onceward.message_log', 'SELECT');
 
 -- The digest of (tenant, idempotency key), for as long as a repeated publish must be recognised.

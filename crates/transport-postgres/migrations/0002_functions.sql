@@ -46,7 +46,7 @@ BEGIN
     SELECT nextval('onceward.message_seq'), v_xid, v_now, u.occurred, u.id, u.correlation_uuid, v_epoch,
            CASE WHEN u.delay_ms IS NULL THEN u.lane ELSE 0 END, u.copy, u.version, u.tenant,
            u.event_type, u.topic, u.ordering_key, u.idempotency_key, u.correlation, u.causation, u.aggregate_type,
-           u.aggregate_id, u.headers::jsonb, u.payload::jsonb
+           u.aggregate_id, u.headers::json, u.payload::json
     FROM unnest(p_id, p_digest, p_lane, p_copy, p_version, p_tenant, p_event_type, p_topic, p_ordering_key,
                 p_idempotency_key, p_correlation_uuid, p_correlation, p_causation, p_aggregate_type, p_aggregate_id, p_headers,
                 p_payload, p_occurred, p_delay_ms)
@@ -104,8 +104,8 @@ BEGIN
         ordering_key, idempotency_key, correlation_id, causation_id, aggregate_type, aggregate_id, headers, payload)
     SELECT pg_catalog.nextval('onceward.message_seq'::pg_catalog.regclass), v_xid, pg_catalog.clock_timestamp(), p_occurred,
         p_id, p_correlation_uuid, s.epoch, p_lane, 0, p_version, p_tenant, p_event_type, p_topic, p_ordering_key,
-        p_idempotency_key, p_correlation, p_causation, p_aggregate_type, p_aggregate_id, p_headers::pg_catalog.jsonb,
-        p_payload::pg_catalog.jsonb
+        p_idempotency_key, p_correlation, p_causation, p_aggregate_type, p_aggregate_id, p_headers::pg_catalog.json,
+        p_payload::pg_catalog.json
     FROM onceward.log_state s WHERE s.topology_version OPERATOR(pg_catalog.=) p_topology;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'the topology changed' USING ERRCODE = 'OW001';
@@ -192,16 +192,16 @@ CREATE FUNCTION onceward.next_due_ms(p_queue int) RETURNS bigint
     FROM onceward.deferred d WHERE d.queue_id = p_queue AND d.due_at IS NOT NULL
 $$;
 
--- Takes turns in those of the given lanes that nobody else is in. For each lane comes one row of kind 0 (where the lane
--- stands, and the snapshot it was read with), then what can be handled: kind 1 put aside and due, kind 2 late, kind 3 new;
--- last, if anything was found, a row of kind 4 with an id taken after the reading.
+-- Takes turns in those of the given lanes that nobody else is in. For each lane comes one row of kind 0 (`about`: where the
+-- lane stands, and the snapshot it was read with), then what can be handled: kind 1 put aside and due (`about`: how it was),
+-- kind 2 late, kind 3 new; last, if anything was found, a row of kind 4 (`about`: an id taken after the reading).
+-- Rows of kind 3 are nearly all there are, and every column of a row costs, so what the others have to say is in one.
 -- Locking and reading are two statements because the reading needs a snapshot taken after the lock.
 CREATE FUNCTION onceward.take_turns(p_lanes int[], p_limit int)
     RETURNS TABLE (
-        kind int, lane_id int, turn bigint, last_seq bigint, open_xids text, open_floors bigint[], careful_until bigint, starts int, snapshot text,
-        seq bigint, xid text, deferred_id bigint, state text, attempts int, lease bigint, first_error text, first_failed_at timestamptz,
-        blocked boolean, created_at timestamptz, occurred_at timestamptz, id uuid, version smallint, tenant_id text, event_type text,
-        topic text, ordering_key text, idempotency_key text, correlation_id text, causation_id text, headers text, payload text)
+        kind int, lane_id int, about json, seq bigint, blocked boolean, created_at timestamptz, occurred_at timestamptz, id uuid,
+        version smallint, tenant_id text, event_type text, topic text, ordering_key text, idempotency_key text,
+        correlation_uuid uuid, correlation_id text, causation_id text, headers json, payload json)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan
     AS $$
@@ -218,29 +218,32 @@ BEGIN
                EXISTS (SELECT FROM onceward.deferred d WHERE d.lane_id = l.id AND d.ordering_key IS NOT NULL AND d.blocks) AS has_blocked
         FROM unnest(v_locked) AS l(id)
         LEFT JOIN LATERAL (SELECT t.* FROM onceward.lane_turn t WHERE t.lane_id = l.id ORDER BY t.turn DESC LIMIT 1) c ON true)
-    SELECT 0, p.lane_id, p.turn, p.last_seq, p.open_xids::text, p.open_floors, p.careful_until, coalesce(s.starts, 0), pg_current_snapshot()::text,
-           NULL::bigint, NULL, NULL::bigint, NULL, NULL::int, NULL::bigint, NULL, NULL::timestamptz,
-           NULL::boolean, NULL::timestamptz, NULL::timestamptz, NULL::uuid, NULL::smallint, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+    SELECT 0, p.lane_id,
+           json_build_object('turn', p.turn, 'last_seq', p.last_seq, 'open_xids', p.open_xids::text, 'open_floors', p.open_floors,
+               'careful_until', p.careful_until, 'starts', coalesce(s.starts, 0), 'snapshot', pg_current_snapshot()::text),
+           NULL::bigint, NULL::boolean, NULL::timestamptz, NULL::timestamptz, NULL::uuid, NULL::smallint, NULL, NULL, NULL, NULL,
+           NULL, NULL::uuid, NULL, NULL, NULL::json, NULL::json
     FROM place p LEFT JOIN onceward.turn_start s ON s.lane_id = p.lane_id AND s.turn = p.turn + 1
     UNION ALL
-    SELECT 1, p.lane_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-           d.seq, NULL, d.id, d.state, d.attempts, d.lease, d.first_error, d.first_failed_at,
+    SELECT 1, p.lane_id,
+           json_build_object('id', d.id, 'state', d.state, 'attempts', d.attempts, 'lease', d.lease, 'first_error', d.first_error,
+               'first_failed_at', d.first_failed_at),
+           d.seq,
            CASE WHEN d.blocks OR d.ordering_key IS NULL THEN false ELSE EXISTS (
                SELECT FROM onceward.deferred e WHERE e.lane_id = p.lane_id AND e.ordering_key = d.ordering_key AND e.blocks) END,
            d.created_at, (d.message->>'occurred_at')::timestamptz, (d.message->>'id')::uuid, (d.message->>'version')::smallint,
            d.tenant_id, d.message->>'event_type', d.message->>'topic', d.ordering_key, d.message->>'idempotency_key',
-           d.message->>'correlation_id', d.message->>'causation_id', (d.message->'headers')::text, (d.message->'payload')::text
+           NULL, d.message->>'correlation_id', d.message->>'causation_id', (d.message->'headers')::json, (d.message->'payload')::json
     FROM place p
     CROSS JOIN LATERAL (
         SELECT * FROM onceward.deferred d WHERE d.lane_id = p.lane_id AND d.due_at <= clock_timestamp()
         ORDER BY d.due_at, d.id LIMIT p_limit) d
     UNION ALL
-    SELECT 2, p.lane_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-           m.seq, NULL, NULL, NULL, 0, 0, NULL, NULL,
+    SELECT 2, p.lane_id, NULL, m.seq,
            m.ordering_key IS NOT NULL AND p.has_blocked AND EXISTS (
                SELECT FROM onceward.deferred d WHERE d.lane_id = p.lane_id AND d.ordering_key = m.ordering_key AND d.blocks),
            m.created_at, m.occurred_at, m.id, m.version, m.tenant_id, m.event_type, m.topic, m.ordering_key, m.idempotency_key,
-           coalesce(m.correlation_id, m.correlation_uuid::text), m.causation_id, m.headers::text, m.payload::text
+           m.correlation_uuid, m.correlation_id, m.causation_id, m.headers, m.payload
     FROM place p
     CROSS JOIN LATERAL (
         SELECT array_agg(o.xid) AS xids, min(o.floor) AS floor FROM unnest(p.open_xids, p.open_floors) AS o(xid, floor)
@@ -251,12 +254,11 @@ BEGIN
           AND m.seq > (SELECT o.floor FROM unnest(p.open_xids, p.open_floors) AS o(xid, floor) WHERE o.xid = m.xid)
         ORDER BY m.seq LIMIT p_limit) m
     UNION ALL
-    SELECT 3, p.lane_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-           m.seq, NULL, NULL, NULL, 0, 0, NULL, NULL,
+    SELECT 3, p.lane_id, NULL, m.seq,
            m.ordering_key IS NOT NULL AND p.has_blocked AND EXISTS (
                SELECT FROM onceward.deferred d WHERE d.lane_id = p.lane_id AND d.ordering_key = m.ordering_key AND d.blocks),
            m.created_at, m.occurred_at, m.id, m.version, m.tenant_id, m.event_type, m.topic, m.ordering_key, m.idempotency_key,
-           coalesce(m.correlation_id, m.correlation_uuid::text), m.causation_id, m.headers::text, m.payload::text
+           m.correlation_uuid, m.correlation_id, m.causation_id, m.headers, m.payload
     FROM place p
     CROSS JOIN LATERAL (
         SELECT * FROM onceward.message_log m WHERE m.lane_id = p.lane_id AND m.seq > p.last_seq ORDER BY m.seq LIMIT p_limit) m;
@@ -264,9 +266,8 @@ BEGIN
     GET DIAGNOSTICS v_rows = ROW_COUNT;
     IF v_rows > cardinality(v_locked) THEN
         RETURN QUERY
-        SELECT 4, NULL::int, NULL::bigint, NULL::bigint, NULL, NULL::bigint[], NULL::bigint, NULL::int, NULL,
-               NULL::bigint, pg_current_xact_id()::text, NULL::bigint, NULL, NULL::int, NULL::bigint, NULL, NULL::timestamptz,
-               NULL::boolean, NULL::timestamptz, NULL::timestamptz, NULL::uuid, NULL::smallint, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL;
+        SELECT 4, NULL::int, json_build_object('xid', pg_current_xact_id()::text), NULL::bigint, NULL::boolean, NULL::timestamptz,
+               NULL::timestamptz, NULL::uuid, NULL::smallint, NULL, NULL, NULL, NULL, NULL, NULL::uuid, NULL, NULL, NULL::json, NULL::json;
     END IF;
 END
 $$;

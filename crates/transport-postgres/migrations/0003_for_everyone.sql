@@ -164,7 +164,8 @@ BEGIN
     WHERE e.opened_at < clock_timestamp() - p_max_age;
     IF NOT FOUND THEN RETURN false; END IF;
     PERFORM set_config('lock_timeout', '2s', true);
-    EXECUTE format('CREATE TABLE onceward.message_log_%s (LIKE onceward.message_log INCLUDING ALL)', v_epoch);
+    EXECUTE format('CREATE TABLE onceward.message_log_%s (LIKE onceward.message_log INCLUDING ALL) WITH (autovacuum_enabled = false)',
+        v_epoch);
     EXECUTE format('ALTER TABLE onceward.message_log ATTACH PARTITION onceward.message_log_%s FOR VALUES IN (%s)', v_epoch, v_epoch);
     UPDATE onceward.log_epoch SET closed_at = clock_timestamp() WHERE epoch = v_epoch - 1;
     INSERT INTO onceward.log_epoch (epoch) VALUES (v_epoch);

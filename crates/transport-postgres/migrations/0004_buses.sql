@@ -78,7 +78,7 @@ BEGIN
             ordering_key, idempotency_key, correlation_id, causation_id, headers, payload)
         SELECT nextval('onceward.message_seq'), v_xid, least(u.published, v_now), u.occurred, u.id, u.correlation_uuid,
                (SELECT epoch FROM onceward.log_state), u.lane, 1, u.version, u.tenant, u.event_type, u.topic, u.ordering_key,
-               u.idempotency_key, u.correlation, u.causation, u.headers::jsonb, u.payload::jsonb
+               u.idempotency_key, u.correlation, u.causation, u.headers::json, u.payload::json
         FROM unnest(p_key, p_id, p_lane, p_version, p_tenant, p_event_type, p_topic, p_ordering_key, p_idempotency_key,
                     p_correlation_uuid, p_correlation, p_causation, p_headers, p_payload, p_occurred, p_published)
              AS u(key, id, lane, version, tenant, event_type, topic, ordering_key, idempotency_key, correlation_uuid, correlation,

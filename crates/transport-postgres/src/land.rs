@@ -2,7 +2,7 @@
 
 use crate::{
     PostgresTransport,
-    append::{canonical_uuid, occurred_earlier, stored_headers, stored_key, stored_version},
+    append::{canonical_uuid, has_nul, occurred_earlier, stored_headers, stored_key, stored_version},
     hash::KeyHash,
     routes::DeclaredQueue,
     settle::Identity,
@@ -71,6 +71,9 @@ async fn land_together(
     let mut seen = HashSet::new();
     for arrival in arrivals {
         match arrival.unpack() {
+            Ok(delivery) if has_nul(&delivery.envelope) => {
+                malformed.push((arrival, "it holds the character NUL".to_owned()))
+            }
             Ok(delivery) => {
                 let envelope = &delivery.envelope;
                 if seen.insert((envelope.tenant_id.clone(), envelope.idempotency_key.clone())) {
@@ -171,7 +174,7 @@ impl Columns {
                     &other_correlations,
                     &self.of(|delivery| delivery.envelope.causation_id.as_deref()),
                     &self.of(|delivery| stored_headers(&delivery.envelope).map(|headers| headers.to_string())),
-                    &self.of(|delivery| delivery.envelope.payload.to_text()),
+                    &self.of(|delivery| delivery.envelope.payload.text()),
                     &self.of(|delivery| occurred_earlier(&delivery.envelope, delivery.published_at)),
                     &self.of(|delivery| delivery.published_at),
                 ],

@@ -16,6 +16,13 @@ pub struct Lane {
     pub priority: i16,
 }
 
+impl Lane {
+    /// The priority of its messages.
+    pub(crate) fn message_priority(&self) -> u8 {
+        self.priority.clamp(0, 9).unsigned_abs() as u8
+    }
+}
+
 #[derive(Debug, PartialEq, Eq)]
 enum State {
     /// In the rotation.

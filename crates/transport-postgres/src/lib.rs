@@ -7,9 +7,10 @@
 //! all in one transaction. Nothing is updated or deleted on the way.
 //!
 //! Reading order: [`append`] writes, [`cursor`] and [`lanes`] hold the pure rules of reading,
-//! `queue` and `turn` apply them, [`wake`] spares the polling. `docs/decisions/0002` says why.
+//! `queue` and `turn` apply them, [`carry`] is how a relay reads, [`wake`] spares the polling. `docs/decisions/0002` says why.
 
 pub mod append;
+pub mod carry;
 pub mod compare;
 pub mod cursor;
 pub mod declare;
@@ -27,6 +28,7 @@ mod scout;
 mod settle;
 pub mod stats;
 mod store;
+mod stored;
 pub mod story;
 pub mod triage;
 mod turn;
@@ -155,6 +157,12 @@ impl PostgresTransport {
         &self.routes
     }
 
+    async fn open_queue(&self, subscription: Subscription) -> Result<queue::LaneQueue, TransportError> {
+        let queue = self.routes.queue(&subscription.queue).await?;
+        let (db, lookups, wakes) = (self.db.clone(), self.lookups.clone(), self.wakes.clone());
+        Ok(queue::LaneQueue::open(db, lookups, self.config, wakes, queue, subscription))
+    }
+
     pub(crate) fn db(&self) -> &Db {
         &self.db
     }
@@ -167,14 +175,6 @@ impl PostgresTransport {
 #[async_trait]
 impl Transport for PostgresTransport {
     async fn open(&self, subscription: Subscription) -> Result<Box<dyn Intake>, TransportError> {
-        let queue = self.routes.queue(&subscription.queue).await?;
-        Ok(Box::new(queue::LaneQueue::open(
-            self.db.clone(),
-            self.lookups.clone(),
-            self.config,
-            self.wakes.clone(),
-            queue,
-            subscription,
-        )))
+        Ok(Box::new(self.open_queue(subscription).await?))
     }
 }

@@ -5,7 +5,7 @@ use crate::{
     lanes::{Lane, LaneBook},
     lease,
     routes::DeclaredQueue,
-    rows,
+    rows::{self, Message},
     scout::{self, LINGER, Scout},
     store,
     turn::LaneTurn,
@@ -14,7 +14,7 @@ use crate::{
 use async_trait::async_trait;
 use onceward_db::{Db, DbError, Scope, Tx};
 use onceward_envelope::TenantId;
-use onceward_transport::{Intake, LeaseId, Leased, Settlement, Subscription, TransportError, Turn};
+use onceward_transport::{Delivery, Intake, LeaseId, Leased, Settlement, Subscription, TransportError, Turn};
 use std::{
     collections::HashMap,
     sync::{
@@ -136,7 +136,7 @@ impl LaneQueue {
     }
 
     /// Locks and reads lanes. The caller settles, or drops it to hand everything back.
-    pub(crate) async fn begin_turn(&self, limit: usize) -> Result<Option<LaneTurn>, TransportError> {
+    pub(crate) async fn begin_turn<M: Message>(&self, limit: usize) -> Result<Option<LaneTurn<M>>, TransportError> {
         let lanes = self.shared.pick(self.subscription.concurrency, self.config.lanes_per_turn.min(limit.max(1)));
         if lanes.is_empty() {
             return Ok(None);
@@ -146,9 +146,14 @@ impl LaneQueue {
         let ids: Vec<i32> = guard.lanes.iter().map(|lane| lane.id).collect();
         let tx = self.db.begin(Scope::platform("onceward")).await?;
         let rows = tx.query(store::TAKE_TURNS, &[&ids, &per_lane]).await?;
-        let read = rows::read(&rows)?;
+        let read = rows::read(rows, &guard.lanes)?;
         let turn = LaneTurn::new(self, tx, guard, read, per_lane);
         turn.or_nothing().await
+    }
+
+    /// Waits until there may be something to do.
+    pub(crate) async fn woken(&self, most: Duration) {
+        let _ = tokio::time::timeout(most, self.shared.woken.notified()).await;
     }
 
     /// Notes that these turns are begun, where a crash of this process cannot undo it.
@@ -197,11 +202,6 @@ impl LaneGuard {
         &self.shared
     }
 
-    /// The lane of this number.
-    pub(crate) fn lane(&self, lane_id: i32) -> Option<&Lane> {
-        self.lanes.iter().find(|lane| lane.id == lane_id)
-    }
-
     /// Gives the lanes back; `more` tells for each whether there may be more in it.
     pub(crate) fn release(&mut self, more: impl Fn(i32) -> bool) {
         let mut dry = false;
@@ -226,7 +226,7 @@ impl Drop for LaneGuard {
 #[async_trait]
 impl Intake for LaneQueue {
     async fn take(&self, limit: usize) -> Result<Option<Box<dyn Turn>>, TransportError> {
-        let Some(turn) = self.begin_turn(limit).await? else {
+        let Some(turn) = self.begin_turn::<Delivery>(limit).await? else {
             return Ok(None);
         };
         if self.subscription.isolate_killers {
@@ -251,7 +251,7 @@ impl Intake for LaneQueue {
     }
 
     async fn wait(&self, most: Duration) {
-        let _ = tokio::time::timeout(most, self.shared.woken.notified()).await;
+        self.woken(most).await;
     }
 
     fn nudge(&self) {

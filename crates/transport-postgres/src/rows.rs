@@ -1,17 +1,17 @@
-//! Reading the rows of `onceward.take_turns`, and writing messages that are put aside.
+//! Reading the rows of `onceward.take_turns`: where lanes stand, and the messages that were found in them.
 
 use crate::{
-    append::stored_headers,
     cursor::{LaneCursor, Snapshot, Source},
+    lanes::Lane,
+    stored::Stored,
 };
 use jiff::Timestamp;
 use onceward_db::Row;
-use onceward_envelope::{
-    Actor, CorrelationId, ENVELOPE_SCHEMA_VERSION, Envelope, EventType, IdempotencyKey, Payload, TenantId, TraceContext,
-};
 use onceward_transport::{Delivery, TransportError};
-use serde_json::{Map, Value, json};
-use uuid::Uuid;
+use postgres_types::Json;
+use serde::Deserialize;
+use serde_json::Value;
+use std::borrow::Cow;
 
 /// Where a lane stands.
 #[derive(Clone, Debug)]
@@ -62,11 +62,44 @@ pub(crate) struct Deferred {
     pub rescued: bool,
 }
 
+/// What is known of a message beside its own row.
+pub(crate) struct Origin<'a> {
+    pub lane: Option<&'a Lane>,
+    pub attempt: u32,
+    pub first_error: Option<String>,
+    pub first_failed_at: Option<Timestamp>,
+}
+
+/// What a turn makes of a message's row.
+pub(crate) trait Message: Send + Sync + Sized {
+    fn read(row: Row, origin: Origin<'_>) -> Result<Self, Unreadable>;
+
+    /// It was handled so much more often, as far as starts of its turn tell.
+    fn add_attempts(&mut self, more: u32);
+
+    /// The whole message, for who has to write it down.
+    fn to_delivery(&self) -> Result<Cow<'_, Delivery>, Unreadable>;
+}
+
+impl Message for Delivery {
+    fn read(row: Row, origin: Origin<'_>) -> Result<Self, Unreadable> {
+        Stored::read(&row).and_then(|stored| stored.delivery(origin)).map_err(|error| Unreadable::new(error, &row))
+    }
+
+    fn add_attempts(&mut self, more: u32) {
+        self.attempt += more;
+    }
+
+    fn to_delivery(&self) -> Result<Cow<'_, Delivery>, Unreadable> {
+        Ok(Cow::Borrowed(self))
+    }
+}
+
 /// A row that holds a message. One that cannot be read is kept as it is.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct Found<M> {
     pub place: Place,
-    pub message: Result<Delivery, Unreadable>,
+    pub message: Result<M, Unreadable>,
 }
 
 #[derive(Debug)]
@@ -75,8 +108,15 @@ pub(crate) struct Unreadable {
     pub raw: Value,
 }
 
+impl Unreadable {
+    pub(crate) fn new(error: String, row: &Row) -> Self {
+        Self { error, raw: Stored::raw(row) }
+    }
+}
+
 /// Kinds of rows of `onceward.take_turns`.
 const HEAD: i32 = 0;
+const ASIDE: i32 = 1;
 const LATE: i32 = 2;
 const OWN_XID: i32 = 4;
 
@@ -94,153 +134,109 @@ pub(crate) mod column {
         };
     }
     columns! {
-        KIND LANE_ID TURN LAST_SEQ OPEN_XIDS OPEN_FLOORS CAREFUL_UNTIL STARTS SNAPSHOT SEQ XID DEFERRED_ID STATE ATTEMPTS LEASE
-        FIRST_ERROR FIRST_FAILED_AT BLOCKED CREATED_AT OCCURRED_AT ID VERSION TENANT_ID EVENT_TYPE TOPIC ORDERING_KEY
-        IDEMPOTENCY_KEY CORRELATION_ID CAUSATION_ID HEADERS PAYLOAD
+        KIND LANE_ID ABOUT SEQ BLOCKED CREATED_AT OCCURRED_AT ID VERSION TENANT_ID EVENT_TYPE TOPIC ORDERING_KEY IDEMPOTENCY_KEY
+        CORRELATION_UUID CORRELATION_ID CAUSATION_ID HEADERS PAYLOAD
     }
 }
 
-/// Everything a turn found.
-pub(crate) struct Read {
-    pub heads: Vec<LaneHead>,
-    pub found: Vec<Found>,
+/// What is said about a lane.
+#[derive(Deserialize)]
+struct AboutLane {
+    turn: i64,
+    last_seq: i64,
+    open_xids: String,
+    open_floors: Vec<i64>,
+    careful_until: i64,
+    starts: i32,
+    snapshot: String,
 }
 
-pub(crate) fn read(rows: &[Row]) -> Result<Read, TransportError> {
-    let kind = |row: &&Row| row.get::<_, i32>(column::KIND);
-    let taken_after =
-        rows.iter().find(|row| kind(row) == OWN_XID).and_then(|row| row.get::<_, &str>(column::XID).parse().ok());
-    let heads: Option<Vec<LaneHead>> =
-        rows.iter().filter(|row| kind(row) == HEAD).map(|row| head(row, taken_after)).collect();
-    Ok(Read {
-        heads: heads.ok_or_else(|| {
-            TransportError::Malformed("a lane's place cannot be read; is the server newer than this program?".into())
-        })?,
-        found: rows.iter().filter(|row| ![HEAD, OWN_XID].contains(&kind(row))).map(message).collect(),
+/// What is said about a message that was put aside.
+#[derive(Deserialize)]
+struct AboutAside {
+    id: i64,
+    state: String,
+    attempts: i32,
+    lease: i64,
+    first_error: Option<String>,
+    first_failed_at: Option<Timestamp>,
+}
+
+#[derive(Deserialize)]
+struct AboutReader {
+    xid: String,
+}
+
+/// A lane, and everything that a turn found in it, in the order in which it is handled.
+pub(crate) struct Read<M> {
+    pub head: LaneHead,
+    pub found: Vec<Found<M>>,
+}
+
+pub(crate) fn read<M: Message>(rows: Vec<Row>, lanes: &[Lane]) -> Result<Vec<Read<M>>, TransportError> {
+    read_all(rows, lanes).ok_or_else(|| {
+        TransportError::Malformed("a lane's place cannot be read; is the server newer than this program?".into())
     })
 }
 
-fn message(row: &Row) -> Found {
+fn read_all<M: Message>(mut rows: Vec<Row>, lanes: &[Lane]) -> Option<Vec<Read<M>>> {
+    let kind = |row: &Row| row.get::<_, i32>(column::KIND);
+    let taken_after = match rows.pop_if(|row| kind(row) == OWN_XID) {
+        Some(row) => Some(about::<AboutReader>(&row)?.xid.parse().ok()?),
+        None => None,
+    };
+    let mut all: Vec<Read<M>> = Vec::new();
+    let mut last = 0;
+    for row in rows {
+        if kind(&row) == HEAD {
+            all.push(Read { head: head(&row, taken_after)?, found: Vec::new() });
+            continue;
+        }
+        // Messages of one lane come in a row.
+        let lane_id: i32 = row.get(column::LANE_ID);
+        if all.get(last)?.head.lane_id != lane_id {
+            last = all.iter().position(|read| read.head.lane_id == lane_id)?;
+        }
+        let lane = lanes.iter().find(|lane| lane.id == lane_id);
+        all[last].found.push(found(row, lane)?);
+    }
+    Some(all)
+}
+
+fn found<M: Message>(row: Row, lane: Option<&Lane>) -> Option<Found<M>> {
     let kind: i32 = row.get(column::KIND);
-    let attempts: i32 = row.get(column::ATTEMPTS);
-    let state: Option<&str> = row.get(column::STATE);
-    let place = Place {
+    let mut origin = Origin { lane, attempt: 1, first_error: None, first_failed_at: None };
+    let mut place = Place {
         lane_id: row.get(column::LANE_ID),
         seq: row.get(column::SEQ),
         late: kind == LATE,
-        deferred: row.get::<_, Option<i64>>(column::DEFERRED_ID).map(|id| Deferred {
-            id,
-            attempts,
-            lease: row.get(column::LEASE),
-            rescued: state == Some("leased"),
-        }),
+        deferred: None,
         blocked: row.get(column::BLOCKED),
     };
-    let rescued = i32::from(place.deferred.as_ref().is_some_and(|deferred| deferred.rescued));
-    let attempt = u32::try_from(attempts + rescued + 1).unwrap_or(1);
-    let message = delivery(row, attempt).map_err(|error| Unreadable { error, raw: raw(row) });
-    Found { place, message }
+    if kind == ASIDE {
+        let AboutAside { id, state, attempts, lease, first_error, first_failed_at } = about(&row)?;
+        let rescued = state == "leased";
+        place.deferred = Some(Deferred { id, attempts, lease, rescued });
+        let attempt = u32::try_from(attempts + i32::from(rescued) + 1).unwrap_or(1);
+        origin = Origin { attempt, first_error, first_failed_at, ..origin };
+    }
+    Some(Found { place, message: M::read(row, origin) })
 }
 
 fn head(row: &Row, taken_after: Option<u64>) -> Option<LaneHead> {
+    let AboutLane { turn, last_seq, open_xids, open_floors, careful_until, starts, snapshot } = about(row)?;
     Some(LaneHead {
         lane_id: row.get(column::LANE_ID),
-        turn: row.get(column::TURN),
-        cursor: LaneCursor::from_columns(
-            row.get(column::LAST_SEQ),
-            row.get(column::OPEN_XIDS),
-            &row.get::<_, Vec<i64>>(column::OPEN_FLOORS),
-        )?,
-        careful_until: row.get(column::CAREFUL_UNTIL),
-        starts: row.get(column::STARTS),
-        snapshot: Snapshot::parse(row.get(column::SNAPSHOT), taken_after)?,
+        turn,
+        cursor: LaneCursor::from_columns(last_seq, &open_xids, &open_floors)?,
+        careful_until,
+        starts,
+        snapshot: Snapshot::parse(&snapshot, taken_after)?,
     })
 }
 
-fn delivery(row: &Row, attempt: u32) -> Result<Delivery, String> {
-    let published_at: Timestamp = row.get(column::CREATED_AT);
-    let event_id: Uuid = row.get(column::ID);
-    let tenant = TenantId::new(row.get::<_, &str>(column::TENANT_ID)).map_err(|error| error.to_string())?;
-    let version: i16 = row.get(column::VERSION);
-    let event_type = EventType::new(row.get::<_, &str>(column::EVENT_TYPE), version.unsigned_abs())
-        .map_err(|error| error.to_string())?;
-    // A message put aside keeps "no headers" as JSON's null.
-    let mut headers: Map<String, Value> = match row.get::<_, Option<&str>>(column::HEADERS) {
-        Some(text) => {
-            serde_json::from_str::<Option<_>>(text).map_err(|error| format!("headers: {error}"))?.unwrap_or_default()
-        }
-        None => Map::new(),
-    };
-    let actor: Option<Actor> = headers.remove("actor").and_then(|actor| serde_json::from_value(actor).ok());
-    let trace = headers.get("traceparent").and_then(Value::as_str).and_then(TraceContext::parse);
-    let extensions = match headers.remove("extensions") {
-        Some(Value::Object(extensions)) => extensions,
-        _ => Map::new(),
-    };
-    let idempotency_key = match row.get::<_, Option<&str>>(column::IDEMPOTENCY_KEY) {
-        Some(key) => IdempotencyKey::new(key).map_err(|error| error.to_string())?,
-        None => IdempotencyKey::from(event_id),
-    };
-    let envelope = Envelope {
-        event_id,
-        event_type,
-        schema_version: ENVELOPE_SCHEMA_VERSION,
-        tenant_id: tenant.clone(),
-        correlation_id: CorrelationId::new(row.get::<_, &str>(column::CORRELATION_ID))
-            .map_err(|error| error.to_string())?,
-        causation_id: row.get(column::CAUSATION_ID),
-        idempotency_key,
-        actor,
-        occurred_at: row.get::<_, Option<Timestamp>>(column::OCCURRED_AT).unwrap_or(published_at),
-        extensions,
-        payload: Payload::from_text(row.get(column::PAYLOAD)).map_err(|error| format!("payload: {error}"))?,
-        trace,
-    };
-    Ok(Delivery {
-        envelope,
-        topic: row.get(column::TOPIC),
-        ordering_key: row.get(column::ORDERING_KEY),
-        priority: 0,
-        queue_tenant: tenant,
-        attempt,
-        published_at,
-        first_error: row.get(column::FIRST_ERROR),
-        first_failed_at: row.get(column::FIRST_FAILED_AT),
-    })
-}
-
-/// The message as `onceward.deferred` and `onceward.dead_letters` keep it.
-pub(crate) fn stored(delivery: &Delivery) -> Value {
-    let envelope = &delivery.envelope;
-    json!({
-        "id": envelope.event_id,
-        "event_type": envelope.event_type.name(),
-        "version": envelope.event_type.version(),
-        "topic": delivery.topic,
-        "idempotency_key": envelope.idempotency_key,
-        "correlation_id": envelope.correlation_id,
-        "causation_id": envelope.causation_id,
-        "headers": stored_headers(envelope),
-        "payload": envelope.payload,
-        "occurred_at": envelope.occurred_at,
-    })
-}
-
-/// The columns of a message that could not be read.
-fn raw(row: &Row) -> Value {
-    json!({
-        "id": row.get::<_, Uuid>(column::ID),
-        "tenant_id": row.get::<_, &str>(column::TENANT_ID),
-        "event_type": row.get::<_, &str>(column::EVENT_TYPE),
-        "version": row.get::<_, i16>(column::VERSION),
-        "topic": row.get::<_, &str>(column::TOPIC),
-        "ordering_key": row.get::<_, Option<&str>>(column::ORDERING_KEY),
-        "idempotency_key": row.get::<_, Option<&str>>(column::IDEMPOTENCY_KEY),
-        "correlation_id": row.get::<_, &str>(column::CORRELATION_ID),
-        "causation_id": row.get::<_, Option<&str>>(column::CAUSATION_ID),
-        "headers": row.get::<_, Option<&str>>(column::HEADERS),
-        "payload": row.get::<_, &str>(column::PAYLOAD),
-    })
+fn about<T: for<'a> Deserialize<'a>>(row: &Row) -> Option<T> {
+    row.try_get(column::ABOUT).ok().map(|Json(about)| about)
 }
 
 #[cfg(test)]

@@ -2,8 +2,9 @@
 
 use crate::{
     routes::DeclaredQueue,
-    rows::{self, Place, Unreadable},
+    rows::{Message, Place, Unreadable},
     store,
+    stored::stored,
 };
 use onceward_db::{DbError, Tx};
 use onceward_transport::{DeadReason, Delivery, Settlement};
@@ -43,10 +44,20 @@ pub(crate) struct Writes {
 }
 
 impl Writes {
-    pub(crate) fn add(&mut self, identity: &Identity, place: &Place, delivery: &Delivery, settlement: &Settlement) {
+    pub(crate) fn add(&mut self, identity: &Identity, place: &Place, message: &impl Message, settlement: &Settlement) {
+        if *settlement == Settlement::Done {
+            return self.through.extend(place.deferred.as_ref().map(|row| row.id));
+        }
+        match message.to_delivery() {
+            Ok(delivery) => self.write_down(identity, place, &delivery, settlement),
+            Err(unreadable) => self.bury_unreadable(identity, place, &unreadable),
+        }
+    }
+
+    fn write_down(&mut self, identity: &Identity, place: &Place, delivery: &Delivery, settlement: &Settlement) {
         let attempts = i32::try_from(delivery.attempt).unwrap_or(i32::MAX);
         match settlement {
-            Settlement::Done => self.through.extend(place.deferred.as_ref().map(|row| row.id)),
+            Settlement::Done => {}
             Settlement::Retry { after, error } => {
                 self.aside(
                     place,
@@ -137,7 +148,7 @@ pub(crate) fn new_deferred(place: &Place, delivery: &Delivery, mut row: Value) -
     place.write_to(&mut row);
     row["ordering_key"] = json!(delivery.ordering_key);
     row["created_at"] = json!(delivery.published_at);
-    row["message"] = rows::stored(delivery);
+    row["message"] = stored(delivery);
     row
 }
 
@@ -149,6 +160,6 @@ pub(crate) fn dead_letter(identity: &Identity, delivery: &Delivery, reason: Dead
         "event_type": envelope.event_type.name(), "version": envelope.event_type.version(),
         "ordering_key": delivery.ordering_key, "correlation_id": envelope.correlation_id, "reason": reason.as_str(),
         "attempts": delivery.attempt, "first_error": delivery.first_error.as_deref().unwrap_or(error), "last_error": error,
-        "first_failed_at": delivery.first_failed_at, "message": rows::stored(delivery),
+        "first_failed_at": delivery.first_failed_at, "message": stored(delivery),
     })
 }

@@ -4,24 +4,22 @@ use crate::{
     cursor::{Source, Taken},
     queue::{LaneGuard, LaneQueue},
     routes::OUTBOX,
-    rows::{Found, LaneHead, Place, Read, Unreadable},
+    rows::{Found, LaneHead, Message, Place, Read, Unreadable},
     settle::{Identity, Writes},
 };
 use async_trait::async_trait;
 use onceward_db::Tx;
 use onceward_transport::{Delivery, Settlement, TransportError, Turn};
-use std::{
-    collections::{HashMap, HashSet},
-    fmt::Write as _,
-};
+use std::{collections::HashSet, fmt::Write as _};
 
-pub(crate) struct LaneTurn {
+/// A turn of a handler, who is given deliveries, or of the relay, who needs less.
+pub(crate) struct LaneTurn<M = Delivery> {
     tx: Option<Tx>,
     guard: LaneGuard,
     lanes: Vec<LanePart>,
-    deliveries: Vec<Delivery>,
+    messages: Vec<M>,
     places: Vec<Place>,
-    blocked: Vec<(Place, Delivery)>,
+    blocked: Vec<(Place, M)>,
     unreadable: Vec<(Place, Unreadable)>,
     identity: Identity,
 }
@@ -34,37 +32,25 @@ struct LanePart {
     more: bool,
 }
 
-impl LaneTurn {
-    pub(crate) fn new(queue: &LaneQueue, tx: Tx, guard: LaneGuard, read: Read, per_lane: i32) -> Self {
-        let mut by_lane: HashMap<i32, Vec<Found>> = HashMap::new();
-        for message in read.found {
-            by_lane.entry(message.place.lane_id).or_default().push(message);
-        }
+impl<M: Message> LaneTurn<M> {
+    pub(crate) fn new(queue: &LaneQueue, tx: Tx, guard: LaneGuard, read: Vec<Read<M>>, per_lane: i32) -> Self {
         let mut turn = Self {
             tx: Some(tx),
             guard,
             lanes: Vec::new(),
-            deliveries: Vec::new(),
+            messages: Vec::new(),
             places: Vec::new(),
             blocked: Vec::new(),
             unreadable: Vec::new(),
             identity: queue.identity(),
         };
-        for head in read.heads {
-            let lane_id = head.lane_id;
-            let mut found = by_lane.remove(&lane_id).unwrap_or_default();
-            if let Some(lane) = turn.guard.lane(lane_id) {
-                for delivery in found.iter_mut().filter_map(|found| found.message.as_mut().ok()) {
-                    delivery.queue_tenant = lane.tenant.clone();
-                    delivery.priority = lane.priority.clamp(0, 9).unsigned_abs() as u8;
-                }
-            }
+        for Read { head, found } in read {
             turn.add_lane(head, found, usize::try_from(per_lane).unwrap_or(usize::MAX));
         }
         turn
     }
 
-    fn add_lane(&mut self, head: LaneHead, mut found: Vec<Found>, per_lane: usize) {
+    fn add_lane(&mut self, head: LaneHead, mut found: Vec<Found<M>>, per_lane: usize) {
         let newest = found.iter().map(|message| message.place.seq).max().unwrap_or(0);
         let suspicious = LaneQueue::is_suspicious(head.starts);
         let was_careful = head.cursor.last_seq < head.careful_until;
@@ -81,22 +67,22 @@ impl LaneTurn {
         self.lanes.push(LanePart { head, taken, careful_until, more });
     }
 
-    fn add_message(&mut self, found: Found, starts_alone: u32) {
+    fn add_message(&mut self, found: Found<M>, starts_alone: u32) {
         let blocked = found.place.blocked && self.identity.ordered;
         match found.message {
             Err(unreadable) => self.unreadable.push((found.place, unreadable)),
-            Ok(delivery) if blocked => self.blocked.push((found.place, delivery)),
-            Ok(mut delivery) => {
-                delivery.attempt += starts_alone;
+            Ok(message) if blocked => self.blocked.push((found.place, message)),
+            Ok(mut message) => {
+                message.add_attempts(starts_alone);
                 self.places.push(found.place);
-                self.deliveries.push(delivery);
+                self.messages.push(message);
             }
         }
     }
 
     /// Ends a turn that has nothing to hand out, after writing down what it learnt.
     pub(crate) async fn or_nothing(self) -> Result<Option<Self>, TransportError> {
-        if !self.deliveries.is_empty() {
+        if !self.messages.is_empty() {
             return Ok(Some(self));
         }
         if self.blocked.is_empty() && self.unreadable.is_empty() && !self.lanes.iter().any(LanePart::moves) {
@@ -114,9 +100,13 @@ impl LaneTurn {
         )
     }
 
-    pub(crate) fn take_messages(&mut self) -> Vec<(Place, Delivery)> {
+    pub(crate) fn messages(&self) -> &[M] {
+        &self.messages
+    }
+
+    pub(crate) fn take_messages(&mut self) -> Vec<(Place, M)> {
         let places = std::mem::take(&mut self.places);
-        places.into_iter().zip(std::mem::take(&mut self.deliveries)).collect()
+        places.into_iter().zip(std::mem::take(&mut self.messages)).collect()
     }
 
     pub(crate) fn transaction(&self) -> &Tx {
@@ -127,18 +117,18 @@ impl LaneTurn {
     /// `aside` was taken out of the turn, and these are what becomes of it; what is still in it has its `settlements`.
     pub(crate) async fn finish(
         mut self,
-        aside: Vec<(Place, Delivery, Settlement)>,
+        aside: Vec<(Place, M, Settlement)>,
         settlements: &[Settlement],
     ) -> Result<(), TransportError> {
         let mut writes = Writes::default();
-        for (place, delivery, settlement) in &aside {
-            writes.add(&self.identity, place, delivery, settlement);
+        for (place, message, settlement) in &aside {
+            writes.add(&self.identity, place, message, settlement);
         }
-        for ((place, delivery), settlement) in self.places.iter().zip(&self.deliveries).zip(settlements) {
-            writes.add(&self.identity, place, delivery, settlement);
+        for ((place, message), settlement) in self.places.iter().zip(&self.messages).zip(settlements) {
+            writes.add(&self.identity, place, message, settlement);
         }
-        for (place, delivery) in &self.blocked {
-            writes.add(&self.identity, place, delivery, &Settlement::Behind);
+        for (place, message) in &self.blocked {
+            writes.add(&self.identity, place, message, &Settlement::Behind);
         }
         for (place, unreadable) in &self.unreadable {
             writes.bury_unreadable(&self.identity, place, unreadable);
@@ -198,7 +188,7 @@ impl LanePart {
 #[async_trait]
 impl Turn for LaneTurn {
     fn deliveries(&self) -> &[Delivery] {
-        &self.deliveries
+        &self.messages
     }
 
     fn tx(&mut self) -> &mut Tx {
@@ -206,11 +196,11 @@ impl Turn for LaneTurn {
     }
 
     fn split(&mut self) -> (&[Delivery], &mut Tx) {
-        (&self.deliveries, self.tx.as_mut().expect("a turn has its transaction until it is settled"))
+        (&self.messages, self.tx.as_mut().expect("a turn has its transaction until it is settled"))
     }
 
     async fn settle(self: Box<Self>, settlements: Vec<Settlement>) -> Result<(), TransportError> {
-        assert_eq!(self.deliveries.len(), settlements.len(), "one settlement for each delivery");
+        assert_eq!(self.messages.len(), settlements.len(), "one settlement for each delivery");
         self.finish(Vec::new(), &settlements).await
     }
 }

@@ -1,7 +1,7 @@
 //! Taking in what an external bus has put away by itself.
 
 use super::Operator;
-use crate::{PostgresTransport, hash::KeyHash, land, routes::DeclaredQueue, rows, settle::Identity, store};
+use crate::{PostgresTransport, hash::KeyHash, land, routes::DeclaredQueue, settle::Identity, store, stored::stored};
 use onceward_db::{Scope, Tx};
 use onceward_transport::{Arrival, Delivery, TransportError};
 use serde_json::{Value, json};
@@ -114,7 +114,7 @@ async fn readable_letter(
         "consumer": identity.consumer, "dead_letter_exchange": identity.dead_letter_exchange,
         "event_type": envelope.event_type.name(), "version": envelope.event_type.version(),
         "ordering_key": delivery.ordering_key, "correlation_id": envelope.correlation_id, "reason": message.reason,
-        "attempts": 0, "first_error": said, "last_error": said, "message": rows::stored(delivery), "lane_id": lane,
+        "attempts": 0, "first_error": said, "last_error": said, "message": stored(delivery), "lane_id": lane,
     }))
 }
 
