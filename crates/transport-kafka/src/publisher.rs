@@ -45,8 +45,8 @@ impl Publisher {
             .set("message.timeout.ms", "0")
             .set("request.timeout.ms", millis(broker.config.publish_timeout.clamp(KEEPING.0, KEEPING.1)))
             .set("message.max.bytes", TOPIC_BYTES.to_string())
-            // Whole batches come at once; there is little to wait for.
-            .set("linger.ms", "1")
+            // What comes together goes together. The client waits for less than a millisecond by spinning, so this is not less.
+            .set("linger.ms", "5")
             .set("compression.type", target.compression())
             // As every other client does it, so that they agree on the partition of a key.
             .set("partitioner", "murmur2_random");
