@@ -23,7 +23,6 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 const MESSAGES: u64 = 200_000;
-const FROM_MEMORY: usize = 100_000;
 /// RabbitMQ's and Kafka's bars; the others are shown.
 const BARS: [(BusKind, f64); 2] = [(BusKind::RabbitMq, 0.7), (BusKind::Kafka, 0.6)];
 
@@ -45,7 +44,7 @@ async fn on(settings: &Settings, bus: BusKind) -> anyhow::Result<Figure> {
     let bench = Bench::on_bus(settings, false, bus).await?;
     let broker = bench.broker()?;
     broker.declare().await?;
-    let limit_before = from_memory(&bench, &broker).await?;
+    let limit_before = from_memory(&bench, &broker, count).await?;
 
     progress.at(format!("{limit_before:.0} msg/s from memory; preloading"));
     let mut instance = bench.instance()?;
@@ -58,7 +57,7 @@ async fn on(settings: &Settings, bus: BusKind) -> anyhow::Result<Figure> {
 
     progress.at(format!("{carried:.0} msg/s; once more from memory"));
     instance.stop().await;
-    let limit = (limit_before + from_memory(&bench, &broker).await?) / 2.0;
+    let limit = (limit_before + from_memory(&bench, &broker, count).await?) / 2.0;
     broker.close().await;
     bench.end().await?;
     Ok(match BARS.iter().find(|(with_bar, _)| *with_bar == bus) {
@@ -68,9 +67,9 @@ async fn on(settings: &Settings, bus: BusKind) -> anyhow::Result<Figure> {
 }
 
 /// Messages a second, in batches and with as many of them on their way as the relay has.
-async fn from_memory(bench: &Bench, broker: &Arc<dyn Broker>) -> anyhow::Result<f64> {
+async fn from_memory(bench: &Bench, broker: &Arc<dyn Broker>, count: u64) -> anyhow::Result<f64> {
     let settings = bench.config().relay();
-    let parcels: Vec<Parcel> = (0..FROM_MEMORY).map(|_| parcel()).collect::<anyhow::Result<_>>()?;
+    let parcels: Vec<Parcel> = (0..count).map(|_| parcel()).collect::<anyhow::Result<_>>()?;
     let mut batches: Vec<Vec<Parcel>> = parcels.chunks(settings.batch).map(<[Parcel]>::to_vec).collect();
     let share = batches.len().div_ceil(settings.tasks);
     let started = Instant::now();
@@ -89,7 +88,7 @@ async fn from_memory(bench: &Bench, broker: &Arc<dyn Broker>) -> anyhow::Result<
     while let Some(task) = tasks.join_next().await {
         task??;
     }
-    Ok(FROM_MEMORY as f64 / started.elapsed().as_secs_f64())
+    Ok(count as f64 / started.elapsed().as_secs_f64())
 }
 
 /// The same message that producers publish.
