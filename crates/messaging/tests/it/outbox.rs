@@ -146,6 +146,7 @@ async fn what_breaks_a_rule_is_refused_with_a_reason_and_nothing_is_written() {
         (job("acme", "a").ordered_by(""), "ordering key"),
         (job("acme", "a").once_per("k".repeat(256)), "idempotency key"),
         (job("acme", "a").once_per(""), "idempotency key"),
+        (job("acme", "a\0b"), "NUL"),
     ];
     for (message, reason) in cases {
         let shown = format!("{message:?}");

@@ -1,12 +1,10 @@
-//! Messages that come over an external bus, and the outbox they leave by.
+//! Messages that come over an external bus.
 
 use crate::database::{QUEUE, bus, database_on, handle_all, reader};
-use onceward_testkit::TestDb;
-use onceward_transport::{Arrival, BusKind, Settlement, Subscription, Transport, wire};
+use onceward_transport::{Arrival, BusKind, wire};
 use onceward_transport_postgres::{
     PostgresTransport,
     land::{Landed, land},
-    routes::OUTBOX,
 };
 use serde_json::json;
 use tokio_postgres::Client;
@@ -96,54 +94,4 @@ async fn what_cannot_be_read_or_held_is_put_away_once_and_its_neighbours_land() 
     assert_eq!(count(&owner, letters).await, 3);
     let kept = "SELECT count(*) FROM onceward.dead_letters WHERE message->>'bodyHex' = 'ff00206e6f204a534f4e'";
     assert_eq!(count(&owner, kept).await, 1, "the bytes are kept as they came");
-}
-
-#[tokio::test]
-async fn the_outbox_tells_what_is_published_what_waits_and_what_was_refused() {
-    let database = database_on(BusKind::RabbitMq).await;
-    let owner = database.owner().await;
-    for number in 0..3 {
-        crate::database::publish(&owner, number).await;
-    }
-    assert_eq!(outbox(&owner).await, [(0, false), (0, false), (0, false)]);
-    let outbox_reader = bus(&database);
-    let subscription = Subscription {
-        consumer: "relay".into(),
-        queue: OUTBOX.into(),
-        ordered: true,
-        concurrency: 1,
-        isolate_killers: false,
-    };
-    let intake = outbox_reader.open(subscription).await.expect("the outbox is a queue");
-    relay_all(intake.as_ref(), &database).await;
-    let mut seen = outbox(&owner).await;
-    seen.sort_unstable();
-    assert_eq!(seen, [(1, false), (1, true), (1, true)], "one was refused and waits, two are published");
-    let error =
-        "SELECT count(*) FROM onceward.outbox_messages WHERE last_error = 'too large' AND next_retry_at > now()";
-    assert_eq!(count(&owner, error).await, 1);
-}
-
-/// Attempts and whether it is published, for each row.
-async fn outbox(owner: &Client) -> Vec<(i32, bool)> {
-    let statement = "SELECT attempt_count, published_at IS NOT NULL FROM onceward.outbox_messages ORDER BY created_at";
-    owner.query(statement, &[]).await.expect("can be asked").iter().map(|row| (row.get(0), row.get(1))).collect()
-}
-
-/// The bus takes all but message 1.
-async fn relay_all(intake: &dyn onceward_transport::Intake, database: &TestDb) {
-    let owner = database.owner().await;
-    let waiting = "SELECT depth FROM onceward.queue_stats(1000) WHERE queue = '@outbox'";
-    while count(&owner, waiting).await > 0 {
-        match intake.take(10).await.expect("a turn can be taken") {
-            Some(turn) => {
-                let after = std::time::Duration::from_secs(3600);
-                let refused = || Settlement::Retry { after, error: "too large".into() };
-                let settle = |n: &serde_json::Value| if *n == 1 { refused() } else { Settlement::Done };
-                let settlements = turn.deliveries().iter().map(|d| settle(&d.envelope.payload["n"])).collect();
-                turn.settle(settlements).await.expect("it is settled");
-            }
-            None => intake.wait(std::time::Duration::from_millis(20)).await,
-        }
-    }
 }

@@ -1,0 +1,173 @@
+//! The outbox, as a relay reads it.
+
+use crate::database::{bus, database_on, publish};
+use onceward_testkit::{PATIENCE, TestDb};
+use onceward_transport::{BusKind, DeadReason, Parcel, Settlement, Subscription, Transport, wire};
+use onceward_transport_postgres::{
+    carry::{Outbox, Waiting},
+    routes::OUTBOX,
+};
+use serde_json::{Value, json};
+use std::{sync::Arc, time::Duration};
+use tokio_postgres::Client;
+
+const A_MOMENT: Duration = Duration::from_millis(20);
+
+#[tokio::test]
+async fn the_outbox_tells_what_is_published_what_waits_and_what_was_refused() {
+    let database = database_on(BusKind::RabbitMq).await;
+    let owner = database.owner().await;
+    for number in 0..3 {
+        publish(&owner, number).await;
+    }
+    assert_eq!(told(&owner).await, [(0, false), (0, false), (0, false)]);
+    let refused = || Settlement::Retry { after: Duration::from_secs(3600), error: "too large".into() };
+    carry_all(&database, |parcel| if parcel.is_ok_and(|one| number(&one) == 1) { refused() } else { Settlement::Done })
+        .await;
+    let mut seen = told(&owner).await;
+    seen.sort_unstable();
+    assert_eq!(seen, [(1, false), (1, true), (1, true)], "one was refused and waits, two are published");
+    let error =
+        "SELECT count(*) FROM onceward.outbox_messages WHERE last_error = 'too large' AND next_retry_at > now()";
+    assert_eq!(count(&owner, error).await, 1);
+}
+
+#[tokio::test]
+async fn a_parcel_is_what_the_whole_message_would_make() {
+    let database = database_on(BusKind::Kafka).await;
+    let owner = database.owner().await;
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let headers = [
+        None,
+        Some(json!({})),
+        Some(
+            json!({"traceparent": trace, "actor": {"userId": "u \" 1"}, "extensions": {"a \"b": [1, null], "c": "ß"}}),
+        ),
+        Some(json!({"traceparent": 7, "actor": "nobody", "extensions": ["none"], "further": 1})),
+    ];
+    let story = Some("01a1e412-a2f5-74e0-9242-dea96cd15d6b");
+    let keys = [
+        (None, None, None, None),
+        (Some("a \"key\""), Some("k"), Some("story"), Some("cause")),
+        (None, Some("ß"), story, None),
+    ];
+    let enqueue = "SELECT onceward.enqueue('acme', 'things:thing', 'thing.happened.v1', $1, $2, $3, $4, $5, $6)";
+    for (number, headers) in headers.iter().enumerate() {
+        for (key, ordering, correlation, causation) in keys {
+            let key = key.map(|key| format!("{key} {number}"));
+            let payload = json!({"n": number, "t": "a \" ß"});
+            let published =
+                owner.execute(enqueue, &[&payload, &key, &ordering, &correlation, &causation, headers]).await;
+            published.expect("it is published");
+        }
+    }
+    let whole = whole_parcels(&database).await;
+    assert_eq!(whole.len(), 12);
+    let mut packed = Vec::new();
+    carry_all(&database, |parcel| {
+        packed.push(parcel.expect("it can be packed"));
+        Settlement::Done
+    })
+    .await;
+    packed.sort_by_key(|parcel| parcel.id);
+    assert_eq!(packed, whole);
+    let traced =
+        packed.iter().filter(|one| one.headers.iter().any(|(name, text)| name == "traceparent" && text == trace));
+    assert_eq!(traced.count(), 3);
+}
+
+#[tokio::test]
+async fn what_nobody_could_read_is_put_away_as_it_is_and_its_neighbours_are_carried() {
+    let database = database_on(BusKind::Redis).await;
+    let owner = database.owner().await;
+    for number in 0..3 {
+        publish(&owner, number).await;
+    }
+    let garble = "UPDATE onceward.message_log SET event_type = 'no such..name' WHERE payload->>'n' = '1'";
+    owner.batch_execute(garble).await.expect("it is garbled");
+    carry_all(&database, |parcel| match parcel {
+        Ok(_) => Settlement::Done,
+        Err(error) => Settlement::Dead { reason: DeadReason::Malformed, error },
+    })
+    .await;
+    let letters = "SELECT count(*) FROM onceward.dead_letters
+                   WHERE reason = 'malformed' AND event_type = 'no such..name' AND tenant_id = 'acme'
+                       AND message->>'payload' = '{\"n\": 1}' AND last_error LIKE '%event type%'";
+    assert_eq!(count(&owner, letters).await, 1);
+    assert_eq!(count(&owner, "SELECT count(*) FROM onceward.dead_letters").await, 1);
+}
+
+/// Attempts and whether it is published, for each row.
+async fn told(owner: &Client) -> Vec<(i32, bool)> {
+    let statement = "SELECT attempt_count, published_at IS NOT NULL FROM onceward.outbox_messages ORDER BY created_at";
+    owner.query(statement, &[]).await.expect("can be asked").iter().map(|row| (row.get(0), row.get(1))).collect()
+}
+
+async fn count(owner: &Client, statement: &str) -> i64 {
+    owner.query_one(statement, &[]).await.expect("can be asked").get(0)
+}
+
+fn number(parcel: &Parcel) -> i64 {
+    let body: Value = serde_json::from_slice(&parcel.body).expect("the body is JSON");
+    body["payload"]["n"].as_i64().expect("a number")
+}
+
+fn pack(message: &Waiting) -> Result<Parcel, String> {
+    let topic = message.topic().parse().expect("a topic");
+    message.pack(Arc::new(topic), true)
+}
+
+/// Takes what waits until nothing does; the bus says what `verdict` says.
+async fn carry_all(database: &TestDb, mut verdict: impl FnMut(Result<Parcel, String>) -> Settlement) {
+    let owner = database.owner().await;
+    let outbox = Outbox::open(&bus(database), 1).await.expect("the outbox is a queue");
+    let waiting = "SELECT depth FROM onceward.queue_stats(1000) WHERE queue = '@outbox'";
+    let carrying = async {
+        while count(&owner, waiting).await > 0 {
+            match outbox.take(10).await.expect("a turn can be taken") {
+                Some(turn) => {
+                    let settlements: Vec<Settlement> =
+                        turn.messages().iter().map(|message| verdict(pack(message))).collect();
+                    turn.settle(&settlements).await.expect("it is settled");
+                }
+                None => outbox.wait(A_MOMENT).await,
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, carrying).await.expect("everything is carried");
+}
+
+/// The parcels of everything that waits, made of whole messages, by their ids. It goes on waiting.
+async fn whole_parcels(database: &TestDb) -> Vec<Parcel> {
+    let owner = database.owner().await;
+    let waiting = count(&owner, "SELECT count(*) FROM onceward.message_log").await;
+    let subscription = Subscription {
+        consumer: "reader".into(),
+        queue: OUTBOX.into(),
+        ordered: true,
+        concurrency: 1,
+        isolate_killers: false,
+    };
+    let intake = bus(database).open(subscription).await.expect("the outbox is a queue");
+    let mut turns = Vec::new();
+    let mut parcels = Vec::new();
+    let reading = async {
+        while parcels.len() < usize::try_from(waiting).expect("not less than none") {
+            match intake.take(100).await.expect("a turn can be taken") {
+                Some(turn) => {
+                    let packed = turn.deliveries().iter().map(|one| {
+                        let topic = one.topic.parse().expect("a topic");
+                        wire::pack(one, Arc::new(topic), true).expect("it can be packed")
+                    });
+                    parcels.extend(packed);
+                    turns.push(turn);
+                }
+                None => intake.wait(A_MOMENT).await,
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, reading).await.expect("everything is read");
+    drop(turns);
+    parcels.sort_by_key(|parcel| parcel.id);
+    parcels
+}
