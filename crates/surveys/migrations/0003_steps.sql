@@ -1,8 +1,9 @@
 -- The steps of sessions, many in one call. Order of locks, the same for all: the sessions' rows by their ids, then buckets by
 -- theirs, each set in one statement. Nobody takes either twice in a transaction.
 --
--- What is handed over as arrays makes planners guess, and plans are kept: the settings of these functions leave no choice but
--- the primary keys, however young the statistics are.
+-- What is handed over as arrays makes planners guess, and plans are kept, also those that were made when there was nothing yet.
+-- So there is no choice but the primary keys: by the settings of these functions, by `OFFSET 0`, which keeps a table behind
+-- what it is looked up by, and by `= ANY` beside a join that an UPDATE cannot put in order.
 
 -- Lets a respondent in, or says why not in `refusal`. The same digest is the same start.
 CREATE FUNCTION surveys.admit(
@@ -92,8 +93,8 @@ BEGIN
         (extract(epoch FROM coalesce(s.ended_at, clock_timestamp()) - s.started_at) * 1000)::bigint,
         a.answers, a.attempt, a.body_digest, a.outcome
     FROM unnest(p_sessions, p_pages) WITH ORDINALITY AS i (session_id, page_id, item)
-    JOIN surveys.session s ON s.session_id = i.session_id AND s.tenant_id = v_tenant
-    JOIN surveys.survey v ON v.survey_id = s.survey_id AND v.tenant_id = v_tenant
+    CROSS JOIN LATERAL (SELECT * FROM surveys.session s WHERE s.session_id = i.session_id AND s.tenant_id = v_tenant OFFSET 0) s
+    CROSS JOIN LATERAL (SELECT * FROM surveys.survey v WHERE v.survey_id = s.survey_id AND v.tenant_id = v_tenant OFFSET 0) v
     CROSS JOIN LATERAL (SELECT coalesce(jsonb_object_agg(a.page_id, a.answers), '{}') AS answers,
             max(a.attempt) FILTER (WHERE a.page_id = i.page_id) AS attempt,
             (array_agg(a.body_digest) FILTER (WHERE a.page_id = i.page_id))[1] AS body_digest,
@@ -150,7 +151,8 @@ BEGIN
     IF cardinality(p_items) > 0 THEN
         SELECT array_agg(CASE WHEN i.n = ANY (p_items) THEN s.held::text END ORDER BY i.n) INTO v_held
         FROM unnest(p_sessions) WITH ORDINALITY AS i (session_id, n)
-        LEFT JOIN surveys.session s ON s.session_id = i.session_id AND s.tenant_id = v_tenant;
+        LEFT JOIN LATERAL (
+            SELECT s.held FROM surveys.session s WHERE s.session_id = i.session_id AND s.tenant_id = v_tenant OFFSET 0) s ON true;
         v_filled := array_fill(NULL::text, ARRAY[cardinality(p_sessions)]);
         -- First without a lock: who can see that there is no place need not wait for those who were in time. A bucket in which
         -- one of these sessions has a place is not looked at: its lock is waited for anyway, and the place may come back here.
@@ -235,7 +237,7 @@ BEGIN
             + CASE WHEN coalesce(n.held::uuid[], s.held) = '{}' THEN p_session_s ELSE least(p_reservation_s, p_session_s) END)
             / 15) * 15) END
     FROM unnest(p_sessions, p_statuses, p_reasons, v_held, v_filled) AS n (session_id, status, reason, held, filled)
-    WHERE s.session_id = n.session_id AND s.tenant_id = v_tenant;
+    WHERE s.session_id = ANY (p_sessions) AND s.tenant_id = v_tenant AND s.session_id = n.session_id;
     IF cardinality(array_remove(p_pages, NULL)) > 0 THEN
         INSERT INTO surveys.answer AS a (tenant_id, session_id, page_id, attempt, answers, body_digest, outcome)
         SELECT v_tenant, n.session_id, n.page_id, n.attempt, n.answers, n.digest,
