@@ -11,6 +11,7 @@
 
 pub mod collect;
 pub mod consumer;
+mod crew;
 mod event;
 mod failure;
 pub mod inbox;

@@ -6,6 +6,7 @@
 
 use crate::{
     consumer::worker::{IDLE_WAIT, Pause},
+    crew::Crew,
     measure, store,
 };
 use jiff::Timestamp;
@@ -38,7 +39,7 @@ const BREAKER: BreakerSettings = BreakerSettings {
 
 /// A turn of less than this part of a batch costs more than it carries.
 const FEW: usize = 8;
-/// After such a turn a task leaves messages to the others, or to gather.
+/// After such a turn, messages are left to gather.
 const GATHER: Duration = Duration::from_millis(20);
 
 /// How a relay works.
@@ -79,6 +80,7 @@ pub struct Relay {
     config: RelayConfig,
     name: String,
     breaker: Breaker,
+    crew: Crew,
     last_error: Mutex<Option<String>>,
 }
 
@@ -92,8 +94,8 @@ impl Relay {
         config: RelayConfig,
     ) -> Self {
         let name = format!("{}-{}", std::process::id(), Uuid::now_v7().simple());
-        let (breaker, last_error) = (Breaker::new(BREAKER), Mutex::default());
-        Self { bus, broker, topology, db, config, name, breaker, last_error }
+        let (breaker, crew, last_error) = (Breaker::new(BREAKER), Crew::new(config.tasks), Mutex::default());
+        Self { bus, broker, topology, db, config, name, breaker, crew, last_error }
     }
 
     /// Runs until `stop`; what is on its way then is waited for.
@@ -104,8 +106,8 @@ impl Relay {
             return;
         };
         let mut tasks = JoinSet::new();
-        for _ in 0..relay.config.tasks {
-            tasks.spawn(relay.clone().carry_on(outbox.clone(), stop.clone()));
+        for task in 0..relay.config.tasks {
+            tasks.spawn(relay.clone().carry_on(task, outbox.clone(), stop.clone()));
         }
         tasks.spawn(relay.clone().report(stop));
         while tasks.join_next().await.is_some() {}
@@ -140,24 +142,34 @@ impl Relay {
         None
     }
 
-    async fn carry_on(self: Arc<Self>, outbox: Arc<Outbox>, stop: CancellationToken) {
+    async fn carry_on(self: Arc<Self>, task: usize, outbox: Arc<Outbox>, stop: CancellationToken) {
         let mut pause = Pause::default();
         let mut ways = Ways::default();
         while !stop.is_cancelled() {
             if !self.bus_is_there(&stop).await {
                 continue;
             }
-            match outbox.take(self.config.batch).await {
-                Ok(None) => tokio::select! { () = outbox.wait(IDLE_WAIT) => {}, () = stop.cancelled() => {} },
+            match outbox.take(self.config.batch, self.crew.at_work()).await {
+                // Who hears that there is something must look, so only those wait here who will.
+                Ok(None) if self.crew.needs(task) => {
+                    tokio::select! { () = outbox.wait(IDLE_WAIT) => {}, () = stop.cancelled() => {} }
+                }
+                Ok(None) => tokio::select! { () = self.crew.spare() => {}, () = stop.cancelled() => {} },
                 Ok(Some(turn)) => {
                     let few = turn.messages().len() < self.config.batch / FEW;
+                    self.crew.change(few);
                     match self.carry(turn, &mut ways).await {
                         Ok(()) => pause.reset(),
                         Err(error) => pause.after("relay", &error, &stop).await,
                     }
-                    if few {
-                        tokio::select! { () = tokio::time::sleep(GATHER) => {}, () = stop.cancelled() => {} }
-                    }
+                    let rest = async {
+                        match (self.crew.needs(task), few) {
+                            (false, _) => self.crew.spare().await,
+                            (true, true) => tokio::time::sleep(GATHER).await,
+                            (true, false) => {}
+                        }
+                    };
+                    tokio::select! { () = rest => {}, () = stop.cancelled() => {} }
                 }
                 Err(error) => pause.after("relay", &error, &stop).await,
             }

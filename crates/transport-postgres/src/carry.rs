@@ -20,7 +20,7 @@ use uuid::Uuid;
 pub struct Outbox(LaneQueue);
 
 impl Outbox {
-    /// Opens it for `tasks` that read at the same time.
+    /// Opens it for as many as `tasks` that read at the same time.
     pub async fn open(bus: &PostgresTransport, tasks: usize) -> Result<Self, TransportError> {
         let subscription = Subscription {
             consumer: "relay".into(),
@@ -32,9 +32,10 @@ impl Outbox {
         Ok(Self(bus.open_queue(subscription).await?))
     }
 
-    /// Takes up to `limit` messages, if there are any. Nobody else reads in their lanes until the turn is settled or dropped.
-    pub async fn take(&self, limit: usize) -> Result<Option<OutboxTurn>, TransportError> {
-        Ok(self.0.begin_turn(limit).await?.map(OutboxTurn))
+    /// Takes up to `limit` messages, if there are any, out of a fair share of the lanes among `sharers`. Nobody else reads in
+    /// those until the turn is settled or dropped.
+    pub async fn take(&self, limit: usize, sharers: usize) -> Result<Option<OutboxTurn>, TransportError> {
+        Ok(self.0.begin_turn(limit, sharers).await?.map(OutboxTurn))
     }
 
     /// Waits until there may be something to take.

@@ -61,12 +61,12 @@ impl Shared {
         }
     }
 
-    fn pick(&self, concurrency: usize, most: usize) -> Vec<Lane> {
+    fn pick(&self, sharers: usize, most: usize) -> Vec<Lane> {
         if !self.surveyed.load(Ordering::Acquire) {
             return Vec::new();
         }
         let mut book = self.book.lock().expect("no panic while held");
-        let fair_share = (book.hot() / concurrency.max(1)).clamp(1, most);
+        let fair_share = (book.hot() / sharers.max(1)).clamp(1, most);
         let mut picked = book.pick(fair_share);
         // A tenant's lower priorities wait for another turn, or they would share every turn with the
         // higher ones. The first of a tenant is its highest.
@@ -135,9 +135,13 @@ impl LaneQueue {
         Self { db, lookups, queue, subscription, shared, worker, config }
     }
 
-    /// Locks and reads lanes. The caller settles, or drops it to hand everything back.
-    pub(crate) async fn begin_turn<M: Message>(&self, limit: usize) -> Result<Option<LaneTurn<M>>, TransportError> {
-        let lanes = self.shared.pick(self.subscription.concurrency, self.config.lanes_per_turn.min(limit.max(1)));
+    /// Locks and reads a fair share of the lanes among `sharers`. The caller settles, or drops it to hand everything back.
+    pub(crate) async fn begin_turn<M: Message>(
+        &self,
+        limit: usize,
+        sharers: usize,
+    ) -> Result<Option<LaneTurn<M>>, TransportError> {
+        let lanes = self.shared.pick(sharers, self.config.lanes_per_turn.min(limit.max(1)));
         if lanes.is_empty() {
             return Ok(None);
         }
@@ -226,7 +230,7 @@ impl Drop for LaneGuard {
 #[async_trait]
 impl Intake for LaneQueue {
     async fn take(&self, limit: usize) -> Result<Option<Box<dyn Turn>>, TransportError> {
-        let Some(turn) = self.begin_turn::<Delivery>(limit).await? else {
+        let Some(turn) = self.begin_turn::<Delivery>(limit, self.subscription.concurrency).await? else {
             return Ok(None);
         };
         if self.subscription.isolate_killers {
@@ -236,7 +240,7 @@ impl Intake for LaneQueue {
     }
 
     async fn lease(&self, limit: usize, lease: Duration) -> Result<Vec<Leased>, TransportError> {
-        match self.begin_turn(limit).await? {
+        match self.begin_turn(limit, self.subscription.concurrency).await? {
             Some(turn) => lease::lease_turn(self, turn, lease).await,
             None => Ok(Vec::new()),
         }

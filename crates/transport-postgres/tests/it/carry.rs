@@ -124,7 +124,7 @@ async fn carry_all(database: &TestDb, mut verdict: impl FnMut(Result<Parcel, Str
     let waiting = "SELECT depth FROM onceward.queue_stats(1000) WHERE queue = '@outbox'";
     let carrying = async {
         while count(&owner, waiting).await > 0 {
-            match outbox.take(10).await.expect("a turn can be taken") {
+            match outbox.take(10, 1).await.expect("a turn can be taken") {
                 Some(turn) => {
                     let settlements: Vec<Settlement> =
                         turn.messages().iter().map(|message| verdict(pack(message))).collect();
