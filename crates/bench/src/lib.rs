@@ -57,9 +57,9 @@ pub struct Args {
     /// How many messages are preloaded; each bench has its own default
     #[arg(long, value_parser = clap::value_parser!(u64).range(1_000..=100_000_000))]
     messages: Option<u64>,
-    /// Concurrent clients
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=64))]
-    clients: u64,
+    /// Concurrent clients; 8 if not given, and 64 respondents for `quota`
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=64))]
+    clients: Option<u16>,
     /// The bus that `queue` and `payments` measure (PostgreSQL without it), that `relay` carries to (RabbitMQ and Kafka
     /// without it), and that `quota` runs on (Kafka without it)
     #[arg(long, value_enum)]
@@ -96,15 +96,30 @@ impl BusName {
     }
 }
 
+/// Concurrent clients, unless others are given.
+const CLIENTS: usize = 8;
+
 /// Sizes and times of one run.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub seconds: Option<u64>,
     pub messages: Option<u64>,
-    pub clients: usize,
+    clients: Option<usize>,
     pub database_url: Option<String>,
     pub bus: Option<BusKind>,
     pub broker_url: Option<String>,
+}
+
+impl Settings {
+    /// Concurrent clients.
+    pub(crate) fn clients(&self) -> usize {
+        self.clients_or(CLIENTS)
+    }
+
+    /// The same, where another number is usual.
+    pub(crate) fn clients_or(&self, usual: usize) -> usize {
+        self.clients.unwrap_or(usual)
+    }
 }
 
 /// Measures and prints. Exit code 0: measured, whatever came out.
@@ -112,7 +127,7 @@ pub fn main(args: Args) -> ExitCode {
     let settings = Settings {
         seconds: args.seconds,
         messages: args.messages,
-        clients: usize::try_from(args.clients).unwrap_or(8),
+        clients: args.clients.map(usize::from),
         database_url: args.database_url,
         bus: args.bus.map(BusName::kind),
         broker_url: args.broker_url,

@@ -65,7 +65,7 @@ impl Bench {
         let platform = Platform::assemble(services)?;
         let mut config = Config::load_with(None, &[], |_| None)?;
         config.database.url.clone_from(&url);
-        config.database.pool_size = settings.clients + 8;
+        config.database.pool_size = settings.clients() + 8;
         config.auth.secret = Uuid::new_v4().to_string();
         let broker = PrivateBroker::start(settings, bus).await?;
         config.bus.url = broker.url();

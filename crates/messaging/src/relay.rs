@@ -38,7 +38,7 @@ const BREAKER: BreakerSettings = BreakerSettings {
 };
 
 /// A turn of less than this part of a batch costs more than it carries.
-const FEW: usize = 8;
+const FEW: usize = 16;
 /// After such a turn, messages are left to gather.
 const GATHER: Duration = Duration::from_millis(20);
 

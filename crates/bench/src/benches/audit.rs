@@ -25,12 +25,12 @@ pub(crate) async fn run(settings: &Settings) -> anyhow::Result<Vec<Figure>> {
     let bench = Bench::start(settings, false).await?;
     let instance = bench.instance()?;
     let round = Duration::from_secs(settings.seconds.unwrap_or(12)) / ROUNDS;
-    let mut progress = Progress::new(format!("audit: {} clients, one tenant", settings.clients));
+    let mut progress = Progress::new(format!("audit: {} clients, one tenant", settings.clients()));
     let (mut alone, mut rates) = (0.0, [0.0; 2]);
     for n in 1..=ROUNDS {
         alone += load::one_row_inserts(&bench, 1, round).await? / f64::from(ROUNDS);
         for (rate, entries) in rates.iter_mut().zip([1, BATCH]) {
-            let commits = load::rate(settings.clients, round, async |_| {
+            let commits = load::rate(settings.clients(), round, async |_| {
                 Ok(Box::new(Audited { db: instance.db().clone(), entries }) as Box<dyn Operation>)
             });
             *rate += commits.await? * entries as f64 / f64::from(ROUNDS);

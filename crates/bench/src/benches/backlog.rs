@@ -20,7 +20,7 @@ pub(crate) async fn run(settings: &Settings) -> anyhow::Result<Vec<Figure>> {
     let mut progress = Progress::new(format!("backlog: {} waiting", SMALL));
     let mut seconds = 0.0;
     for round in 0..TAKEN / SMALL {
-        load::preload(&producer, settings.clients, SMALL, load::BATCH).await?;
+        load::preload(&producer, settings.clients(), SMALL, load::BATCH).await?;
         seconds += drain(&bench, SMALL).await?;
         progress.at(format!("round {round}"));
     }
@@ -30,7 +30,7 @@ pub(crate) async fn run(settings: &Settings) -> anyhow::Result<Vec<Figure>> {
     let mut loaded = 0;
     while loaded < large {
         let chunk = (large - loaded).min(100_000);
-        load::preload(&producer, settings.clients, chunk, load::BATCH * 5).await?;
+        load::preload(&producer, settings.clients(), chunk, load::BATCH * 5).await?;
         loaded += chunk;
         progress.at(format!("{loaded} messages"));
     }

@@ -19,7 +19,7 @@ pub(crate) async fn run(settings: &Settings) -> anyhow::Result<Vec<Figure>> {
     let bench = Bench::start(settings, false).await?;
     let instance = bench.instance()?;
     let round = Duration::from_secs(settings.seconds.unwrap_or(12)) / ROUNDS;
-    let mut progress = Progress::new(format!("enqueue: {} clients", settings.clients));
+    let mut progress = Progress::new(format!("enqueue: {} clients", settings.clients()));
     let (mut rates, mut wal) = ([0.0; 4], [0.0; 4]);
     load::publish(instance.db(), 10).await?;
     // Turn and turn about, so that a change of the machine's mood meets all of them.
@@ -28,7 +28,7 @@ pub(crate) async fn run(settings: &Settings) -> anyhow::Result<Vec<Figure>> {
             [None, Some(Kind::Plain), Some(Kind::Ordered), Some(Kind::Deduplicated)].into_iter().enumerate()
         {
             let before = bench.wal_bytes().await?;
-            let rate = load::rate(settings.clients, round, async |_| {
+            let rate = load::rate(settings.clients(), round, async |_| {
                 Ok(Box::new(Business { db: instance.db().clone(), publish }) as Box<dyn Operation>)
             })
             .await?;

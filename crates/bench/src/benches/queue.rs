@@ -20,13 +20,13 @@ pub(crate) async fn run(settings: &Settings) -> anyhow::Result<Vec<Figure>> {
     let bench = Bench::on_bus(settings, false, bus).await?;
     let time = Duration::from_secs(settings.seconds.unwrap_or(10));
     let count = settings.messages.unwrap_or(100_000);
-    let mut progress = Progress::new(format!("queue: limit of one-row inserts, {} clients", settings.clients));
-    let limit = load::one_row_inserts(&bench, settings.clients, time.min(Duration::from_secs(8))).await?;
+    let mut progress = Progress::new(format!("queue: limit of one-row inserts, {} clients", settings.clients()));
+    let limit = load::one_row_inserts(&bench, settings.clients(), time.min(Duration::from_secs(8))).await?;
 
     progress.at(format!("{limit:.0} tx/s; preloading {count} messages"));
     let producer = bench.instance()?;
     let before = bench.wal_bytes().await?;
-    load::preload(&producer, settings.clients, count, load::BATCH).await?;
+    load::preload(&producer, settings.clients(), count, load::BATCH).await?;
     let wal_enqueue = (bench.wal_bytes().await? - before) / count as f64;
 
     progress.at("draining");
@@ -46,7 +46,7 @@ pub(crate) async fn run(settings: &Settings) -> anyhow::Result<Vec<Figure>> {
     let published = producers.published.clone();
     producers.stop().await?;
     load::handled(&bench, published.load(Ordering::Relaxed)).await?;
-    let limit_again = load::one_row_inserts(&bench, settings.clients, time.min(Duration::from_secs(8))).await?;
+    let limit_again = load::one_row_inserts(&bench, settings.clients(), time.min(Duration::from_secs(8))).await?;
     let limit = (limit + limit_again) / 2.0;
 
     worker.stop().await;

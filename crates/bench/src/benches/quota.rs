@@ -24,6 +24,8 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 const SESSIONS: u64 = 8_000;
+/// Respondents who ask at the same time, as in the proof that no bucket overfills.
+const AT_ONCE: usize = 64;
 /// Places that are left in the bucket.
 const PLACES: i64 = 100;
 const SUBMITS_A_SECOND: f64 = 1_000.0;
@@ -36,7 +38,9 @@ const DAY_S: u64 = 24 * 60 * 60;
 pub(crate) async fn run(settings: &Settings) -> anyhow::Result<Vec<Figure>> {
     let bus = settings.bus.unwrap_or(BusKind::Kafka);
     let sessions = settings.messages.unwrap_or(SESSIONS);
-    let mut progress = Progress::new(format!("quota: {sessions} respondents, {PLACES} places, on {}", bus.name()));
+    let at_once = settings.clients_or(AT_ONCE);
+    let mut progress =
+        Progress::new(format!("quota: {sessions} respondents, {at_once} at once, {PLACES} places, on {}", bus.name()));
     let unlimited = onceward_surveys::Settings { rate_per_s: 0, ..onceward_surveys::Settings::default() };
     let surveys = onceward_surveys::service(unlimited.or_derived_from(&Uuid::new_v4().to_string()));
     let bench = Bench::of(settings, bus, vec![surveys]).await?;
@@ -45,11 +49,11 @@ pub(crate) async fn run(settings: &Settings) -> anyhow::Result<Vec<Figure>> {
     let link = house.survey().await?;
 
     progress.at("respondents come in");
-    let waiting = house.respondents(&link, sessions, settings.clients).await?;
+    let waiting = house.respondents(&link, sessions, at_once).await?;
     progress.at("they submit a page");
     let watched = Watch::begin(bench.owner().await?);
     let started = Instant::now();
-    let outcomes = house.submit_all(waiting, settings.clients).await?;
+    let outcomes = house.submit_all(waiting, at_once).await?;
     let rate = sessions as f64 / started.elapsed().as_secs_f64();
     progress.at(format!("{rate:.0} submits/s; the outbox drains"));
     let drained_ms = drained(&owner).await?;

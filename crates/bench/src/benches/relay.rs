@@ -48,7 +48,7 @@ async fn on(settings: &Settings, bus: BusKind) -> anyhow::Result<Figure> {
 
     progress.at(format!("{limit_before:.0} msg/s from memory; preloading"));
     let mut instance = bench.instance()?;
-    load::preload(&instance, settings.clients, count, load::BATCH).await?;
+    load::preload(&instance, settings.clients(), count, load::BATCH).await?;
     progress.at("carrying");
     let started = Instant::now();
     instance.run_relay();

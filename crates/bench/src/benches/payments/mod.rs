@@ -38,7 +38,7 @@ pub(crate) async fn run(settings: &Settings) -> anyhow::Result<Vec<Figure>> {
     owner.batch_execute(bare::TABLES).await?;
     let time = Duration::from_secs(settings.seconds.unwrap_or(8));
     progress.at("the bare writes");
-    let before = bare::rate(&bench, settings.clients, time / 2, &bank.loans).await?;
+    let before = bare::rate(&bench, settings.clients(), time / 2, &bank.loans).await?;
 
     progress.at("waiting payments");
     let mut instance = bench.instance()?;
@@ -51,7 +51,7 @@ pub(crate) async fn run(settings: &Settings) -> anyhow::Result<Vec<Figure>> {
     let rate = count as f64 / started.elapsed().as_secs_f64();
     progress.at(format!("{rate:.0} payments/s; the bare writes once more"));
     instance.stop().await;
-    let limit = (before + bare::rate(&bench, settings.clients, time / 2, &bank.loans).await?) / 2.0;
+    let limit = (before + bare::rate(&bench, settings.clients(), time / 2, &bank.loans).await?) / 2.0;
 
     progress.at(format!("{A_SECOND} payments a second over HTTP"));
     let p95_ms = bank.end_to_end_p95_ms(&bench, &owner, A_SECOND, time).await?;
