@@ -62,10 +62,12 @@ pub(super) const SLOTS: &str = "
 pub(super) const STANDBYS_THAT_PIN: &str =
     "SELECT application_name, age(backend_xmin) FROM pg_stat_replication WHERE age(backend_xmin) > $1";
 
+/// Partitions of the log are left alone: see `docs/decisions/0018-a-relay-carries-rows.md`.
 pub(super) const VACUUM: &str = "
     SELECT s.schemaname || '.' || s.relname, s.n_dead_tup, s.n_live_tup,
            extract(epoch FROM now() - greatest(s.last_vacuum, s.last_autovacuum))::float8,
            coalesce('autovacuum_enabled=false' = ANY (c.reloptions) OR 'autovacuum_enabled=off' = ANY (c.reloptions), false)
+               AND NOT EXISTS (SELECT FROM pg_inherits i WHERE i.inhrelid = c.oid AND i.inhparent = to_regclass('onceward.message_log'))
     FROM pg_stat_user_tables s JOIN pg_class c ON c.oid = s.relid
     WHERE s.schemaname = ANY ($1)";
 
