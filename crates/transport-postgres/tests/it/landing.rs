@@ -86,12 +86,21 @@ async fn what_cannot_be_read_or_held_is_put_away_once_and_its_neighbours_land() 
     let database = database_on(BusKind::Redis).await;
     let (owner, bus) = (database.owner().await, bus(&database));
     let nul = String::from_utf8(arrival(7).body.to_vec()).unwrap().replace("{\"n\":7}", "{\"n\":\"\\u0000\"}");
-    let batch = [arrival(1), with_body(b"\xff\x00 no JSON"), with_body(b""), with_body(nul.as_bytes()), arrival(2)];
-    assert_eq!(land_all(&bus, &batch).await, Landed { received: 5, malformed: 3 });
+    // This one is noticed by the database alone, which then does not say which of them it means.
+    let caused = String::from_utf8(arrival(8).body.to_vec())
+        .unwrap()
+        .replace("\"payload\"", "\"causationId\":\"\\u0000\",\"payload\"");
+    let unreadable: [&[u8]; 4] = [b"\xff\x00 no JSON", b"", nul.as_bytes(), caused.as_bytes()];
+    let mut batch: Vec<Arrival> = unreadable.into_iter().map(with_body).collect();
+    batch.insert(0, arrival(1));
+    batch.push(arrival(2));
+    assert_eq!(land_all(&bus, &batch).await, Landed { received: 6, malformed: 4 });
     land_all(&bus, &batch).await;
     assert_eq!(landed(&owner).await, 2);
     let letters = "SELECT count(*) FROM onceward.dead_letters WHERE reason = 'malformed' AND queue = 'q.things'";
-    assert_eq!(count(&owner, letters).await, 3);
+    assert_eq!(count(&owner, letters).await, 4);
+    let refused = "SELECT count(*) FROM onceward.dead_letters WHERE last_error = 'the database cannot hold it'";
+    assert_eq!(count(&owner, refused).await, 1);
     let kept = "SELECT count(*) FROM onceward.dead_letters WHERE message->>'bodyHex' = 'ff00206e6f204a534f4e'";
     assert_eq!(count(&owner, kept).await, 1, "the bytes are kept as they came");
 }
