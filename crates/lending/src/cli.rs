@@ -1,13 +1,13 @@
 //! `onceward ledger check`.
 
 use anyhow::Context;
-use onceward::{Config, Db, Scope, Section, TenantId, cli::Common};
+use onceward::{
+    Config, Db, Scope, Section, TenantId,
+    cli::{Common, NOTHING},
+};
 use onceward_ledger::{self as ledger, Checked};
 use serde_json::json;
 use std::process::ExitCode;
-
-/// There was nothing to act on, as for the platform's own commands.
-const NOTHING: u8 = 3;
 
 /// Look at the ledger
 #[derive(Debug, clap::Subcommand)]

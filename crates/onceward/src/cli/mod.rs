@@ -22,6 +22,9 @@ use crate::{
 use clap::{Parser, Subcommand};
 use std::{path::PathBuf, process::ExitCode};
 
+/// The exit code of a command that found nothing to act on.
+pub const NOTHING: u8 = 3;
+
 /// Settings that every command takes.
 #[derive(Debug, clap::Args)]
 pub struct Common {

@@ -1,6 +1,6 @@
 //! `outbox`: what is on its way to an external bus.
 
-use super::dlq::{NOTHING, requeue_dead_of_outbox};
+use super::{NOTHING, dlq::requeue_dead_of_outbox};
 use crate::{
     Config, Platform, broker,
     bus_counts::{BusCount, bus_counts},

@@ -5,7 +5,7 @@ mod heads;
 mod list;
 mod verify;
 
-use super::dlq::NOTHING;
+use super::NOTHING;
 use crate::Config;
 use onceward_audit as audit;
 use onceward_db::{Db, DbError};

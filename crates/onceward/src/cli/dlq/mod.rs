@@ -12,12 +12,11 @@ pub(super) use act::requeue_dead_of_outbox;
 pub(super) use export::open;
 pub(super) use select::said;
 
+use super::NOTHING;
 use crate::{Config, Platform};
 use onceward_db::Db;
 use std::process::ExitCode;
 
-/// There was nothing to do.
-pub(super) const NOTHING: u8 = 3;
 /// The arguments do not fit together.
 const MISUSED: u8 = 2;
 
