@@ -1,6 +1,7 @@
 //! The pool of application connections.
 
 use crate::{APP_ROLE, Connection, DbConfig, DbError, Scope, Tx, listen::Listener, tls};
+use deadpool::managed::QueueMode;
 use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime, Timeouts};
 use std::{any::Any, sync::Arc, time::Duration};
 use tokio_postgres::config::{Host, SslMode};
@@ -43,6 +44,8 @@ impl Db {
         .into();
         let pool = Pool::builder(manager)
             .max_size(config.pool_size)
+            // The connection that was used last knows its plans, and its server process is still in the caches.
+            .queue_mode(QueueMode::Lifo)
             .runtime(Runtime::Tokio1)
             .timeouts(Timeouts {
                 wait: Some(Duration::from_millis(config.acquire_timeout_ms)),
