@@ -49,6 +49,25 @@ CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON onceward.dead_
     FOR EACH STATEMENT EXECUTE FUNCTION onceward.refuse_rewriting();
 ALTER TABLE onceward.dead_letter_act ENABLE ALWAYS TRIGGER append_only;
 
+-- Forgets letters that somebody has decided about, once the decision is older than p_retention; at most p_limit at once. What
+-- nobody has decided about stays, and so does the history.
+CREATE FUNCTION onceward.forget_letters(p_retention interval, p_limit int) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$
+DECLARE
+    v_before  timestamptz := clock_timestamp() - p_retention;
+    v_letters bigint;
+BEGIN
+    DELETE FROM onceward.dead_letters WHERE id = ANY (ARRAY(
+        SELECT d.id FROM onceward.dead_letters d
+        WHERE d.status IN ('requeued', 'quarantined') AND d.dead_at < v_before
+          AND NOT EXISTS (SELECT FROM onceward.dead_letter_act a WHERE a.dead_letter_id = d.id AND a.at >= v_before)
+        LIMIT p_limit));
+    GET DIAGNOSTICS v_letters = ROW_COUNT;
+    RETURN v_letters;
+END
+$$;
+
 -- Puts messages away for good. One that was taken under a lease is named by its row among those put aside.
 CREATE OR REPLACE FUNCTION onceward.bury(p_rows jsonb) RETURNS void
     LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp

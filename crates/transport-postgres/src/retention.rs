@@ -1,7 +1,7 @@
 //! What is done leaves: whole partitions at a time.
 
 use crate::store;
-use onceward_db::{Db, DbError};
+use onceward_db::{Connection, Db, DbError};
 
 /// How long what is kept; [`Default`] gives the documented values.
 #[derive(Clone, Copy, Debug)]
@@ -12,11 +12,13 @@ pub struct Retention {
     pub keep_s: i64,
     /// Inbox rows are kept for this long.
     pub inbox_s: i64,
+    /// Dead letters are kept for this long after somebody has requeued or quarantined them; until then they stay.
+    pub letters_s: i64,
 }
 
 impl Default for Retention {
     fn default() -> Self {
-        Self { epoch_s: 24 * 3600, keep_s: 7 * 24 * 3600, inbox_s: 14 * 24 * 3600 }
+        Self { epoch_s: 24 * 3600, keep_s: 7 * 24 * 3600, inbox_s: 14 * 24 * 3600, letters_s: 90 * 24 * 3600 }
     }
 }
 
@@ -29,6 +31,8 @@ pub struct Swept {
     pub dropped: u32,
     /// Keys and inbox rows forgotten.
     pub forgotten: i64,
+    /// Dead letters forgotten.
+    pub letters: i64,
 }
 
 const FORGET_AT_ONCE: i32 = 10_000;
@@ -48,12 +52,20 @@ pub async fn sweep(db: &Db, retention: Retention) -> Result<Swept, DbError> {
         tracing::info!(epoch, "dropped a partition of the message log");
         swept.dropped += 1;
     }
+    swept.forgotten = forget(&connection, store::FORGET, retention.inbox_s).await?;
+    swept.letters = forget(&connection, store::FORGET_LETTERS, retention.letters_s).await?;
+    Ok(swept)
+}
+
+/// Forgets what is older than `keep_s`, some of it at a time; gives how much that was.
+async fn forget(connection: &Connection, statement: &'static str, keep_s: i64) -> Result<i64, DbError> {
+    let mut all = 0;
     for _ in 0..ROUNDS {
-        let forgotten: i64 = connection.query(store::FORGET, &[&retention.inbox_s, &FORGET_AT_ONCE]).await?[0].get(0);
-        swept.forgotten += forgotten;
+        let forgotten: i64 = connection.query(statement, &[&keep_s, &FORGET_AT_ONCE]).await?[0].get(0);
+        all += forgotten;
         if forgotten == 0 {
             break;
         }
     }
-    Ok(swept)
+    Ok(all)
 }

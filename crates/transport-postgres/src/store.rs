@@ -24,6 +24,7 @@ pub const QUEUE_STATS: &str = "SELECT queue, depth, lag_seconds, deferred, dead 
 pub const OPEN_EPOCH: &str = "SELECT onceward.open_epoch($1::bigint * interval '1 second')";
 pub const DROP_EPOCH: &str = "SELECT onceward.drop_epoch($1::bigint * interval '1 second')";
 pub const FORGET: &str = "SELECT onceward.forget($1::bigint * interval '1 second', $2)";
+pub const FORGET_LETTERS: &str = "SELECT onceward.forget_letters($1::bigint * interval '1 second', $2)";
 pub const TOPOLOGY_VERSION: &str = "SELECT topology_version, bus FROM onceward.log_state";
 pub const EXCHANGES: &str = "SELECT name, kind FROM onceward.exchange";
 pub const QUEUES: &str = "SELECT id, name, shards, max_priority, definition FROM onceward.queue";

@@ -8,7 +8,7 @@ use onceward_testkit::{TestPlatform, eventually};
 use std::sync::atomic::{AtomicI64, Ordering};
 
 /// Everything is old at once.
-const AT_ONCE: Retention = Retention { epoch_s: 0, keep_s: 0, inbox_s: 0 };
+const AT_ONCE: Retention = Retention { epoch_s: 0, keep_s: 0, inbox_s: 0, letters_s: 0 };
 const PARTITIONS: &str = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'onceward.message_log'::regclass";
 
 /// Sweeps until the count is at most `most`. A lane that was read while others wrote is only done with a partition once
@@ -103,6 +103,35 @@ async fn inbox_rows_are_forgotten_after_their_time() {
     let keep = Retention { inbox_s: 3_600, ..Retention::default() };
     assert_eq!(sweep(platform.db(), keep).await.expect("it sweeps").forgotten, 1);
     assert_eq!(count(&owner, "SELECT count(*) FROM onceward.inbox").await, 1);
+}
+
+#[tokio::test]
+async fn dead_letters_are_forgotten_some_time_after_somebody_has_decided_about_them() {
+    let (probe, _calls) = Probe::good();
+    let platform = platform(one_lane(), consumer(probe)).await;
+    let owner = platform.database().owner().await;
+    owner
+        .batch_execute(
+            "INSERT INTO onceward.dead_letters (event_id, tenant_id, queue, consumer, event_type, version, correlation_id, reason,
+                 attempts, dead_at, message)
+             SELECT gen_random_uuid(), 'acme', 'work', 'worker', 'job.done', 1, 'c', 'malformed', 1, now() - age * interval '1 hour', '{}'
+             FROM unnest(ARRAY[5, 4, 3, 0]) AS age;
+             SELECT onceward.quarantine(ARRAY(SELECT id FROM onceward.dead_letters WHERE id <> 1), 'paper', 'olga', 'torn');
+             ALTER TABLE onceward.dead_letter_act DISABLE TRIGGER append_only;
+             UPDATE onceward.dead_letter_act SET at = now() - interval '2 hours' WHERE dead_letter_id <> 3",
+        )
+        .await
+        .expect("one that nobody looked at, and three that are quarantined");
+    let keep = Retention { letters_s: 3_600, ..Retention::default() };
+    assert_eq!(sweep(platform.db(), keep).await.expect("it sweeps").letters, 1);
+    let left = owner.query("SELECT id FROM onceward.dead_letters ORDER BY id", &[]).await.expect("letters");
+    let left: Vec<i64> = left.iter().map(|row| row.get(0)).collect();
+    assert_eq!(
+        left,
+        [1, 3, 4],
+        "gone is what was decided long ago; left are the undecided, the decision of today, and the young"
+    );
+    assert_eq!(count(&owner, "SELECT count(*) FROM onceward.dead_letter_act").await, 3, "history");
 }
 
 #[tokio::test]

@@ -112,6 +112,7 @@ pub struct Keep {
     pub partition_hours: u32,
     pub keep_days: u32,
     pub inbox_days: u32,
+    pub letter_days: u32,
     pub sweep_every_s: u64,
 }
 
@@ -308,6 +309,7 @@ impl Config {
             epoch_s: i64::from(self.retention.partition_hours) * 3600,
             keep_s: i64::from(self.retention.keep_days) * 24 * 3600,
             inbox_s: i64::from(self.retention.inbox_days) * 24 * 3600,
+            letters_s: i64::from(self.retention.letter_days) * 24 * 3600,
         }
     }
 

@@ -14,7 +14,7 @@ use onceward_transport_postgres::{
 use tokio_postgres::Client;
 use uuid::Uuid;
 
-const AT_ONCE: Retention = Retention { epoch_s: 0, keep_s: 3_600, inbox_s: 3_600 };
+const AT_ONCE: Retention = Retention { epoch_s: 0, keep_s: 3_600, inbox_s: 3_600, letters_s: 3_600 };
 const CORRELATION: &str = "a client's own id";
 
 async fn publish(owner: &Client, tenant: &str, correlation: &str) {
