@@ -5,6 +5,7 @@ pub(crate) const INSERT_BUSINESS: &str = "INSERT INTO bench.business (tenant_id,
 pub(crate) const INSERT_ONE_ROW: &str = "INSERT INTO bench.one_row (id, note) VALUES ($1, $2)";
 pub(crate) const UNREAD_LANES: &str =
     "SELECT count(*) FROM onceward.queue q CROSS JOIN LATERAL onceward.lanes_with_work(q.id)";
+pub(crate) const LAST_PUBLISHED: &str = "SELECT max(published_at) FROM onceward.relay_batch";
 pub(crate) const HOLD_SNAPSHOT: &str =
     "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_current_xact_id(); SELECT count(*) FROM onceward.lane";
 pub(crate) const PAYMENTS_POSTED: &str = "SELECT count(*) FROM lending.payment_posting";
