@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::{
     CorrelationId, EnvelopeError, EnvelopeParts, EventType, IdText, IdempotencyKey, Payload, TenantId, TraceContext,
-    parts::check_extensions,
+    headers::Headers, parts::check_extensions,
 };
 
 /// The version of the envelope's own form, in `schemaVersion`.
@@ -90,7 +90,7 @@ impl Envelope {
     }
 
     /// The headers that travel beside the body.
-    pub fn headers(&self) -> Vec<(&'static str, String)> {
+    pub fn headers(&self) -> Headers {
         self.parts().headers()
     }
 

@@ -56,7 +56,8 @@ impl EventType {
 
 /// Splits `payment.posted.v1` into its name and version, if it has the form of one.
 pub(crate) fn split_version(text: &str) -> Option<(&str, u16)> {
-    let (name, digits) = text.rsplit_once(".v")?;
+    let (name, word) = text.rsplit_once('.')?;
+    let digits = word.strip_prefix('v')?;
     // One spelling for each version: no sign, no leading zero.
     let plain = digits.bytes().all(|b| b.is_ascii_digit()) && !digits.starts_with('0');
     plain.then(|| digits.parse().ok()).flatten().map(|version| (name, version))

@@ -1,4 +1,6 @@
-//! Names of the headers that travel beside the body on every bus.
+//! The headers that travel beside the body on every bus.
+
+use std::borrow::Cow;
 
 /// The event id; brokers that deduplicate look here.
 pub const MESSAGE_ID: &str = "x-message-id";
@@ -10,5 +12,89 @@ pub const SCHEMA: &str = "x-schema";
 pub const TRACE_ID: &str = "x-trace-id";
 /// W3C trace context.
 pub const TRACEPARENT: &str = "traceparent";
-/// As many of them as there can be.
-pub(crate) const MOST: usize = 5;
+
+/// As many headers as a message of ours usually has, and as much text.
+const USUAL: (usize, usize) = (8, 256);
+
+/// Names and values, in one piece of memory: a relay makes them for every message.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Headers {
+    /// Each name, and where its value ends in `values`.
+    names: Vec<(Cow<'static, str>, usize)>,
+    values: String,
+}
+
+impl Headers {
+    /// None yet, with room for what a message usually has.
+    pub(crate) fn usual() -> Self {
+        let (headers, text) = USUAL;
+        Self { names: Vec::with_capacity(headers), values: String::with_capacity(text) }
+    }
+
+    /// Adds a header.
+    pub fn push(&mut self, name: impl Into<Cow<'static, str>>, value: &str) {
+        self.write(name, |values| values.push_str(value));
+    }
+
+    /// Adds a header whose value is what `write` appends.
+    pub fn write(&mut self, name: impl Into<Cow<'static, str>>, write: impl FnOnce(&mut String)) {
+        write(&mut self.values);
+        self.names.push((name.into(), self.values.len()));
+    }
+
+    /// The value of the first header of this name.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.iter().find(|(known, _)| *known == name).map(|(_, value)| value)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// Names and values, as they were added.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        let mut begin = 0;
+        self.names.iter().map(move |(name, end)| {
+            let value = &self.values[begin..*end];
+            begin = *end;
+            (&**name, value)
+        })
+    }
+}
+
+impl<N: Into<Cow<'static, str>>, V: AsRef<str>> Extend<(N, V)> for Headers {
+    fn extend<T: IntoIterator<Item = (N, V)>>(&mut self, headers: T) {
+        for (name, value) in headers {
+            self.push(name, value.as_ref());
+        }
+    }
+}
+
+impl<N: Into<Cow<'static, str>>, V: AsRef<str>> FromIterator<(N, V)> for Headers {
+    fn from_iter<T: IntoIterator<Item = (N, V)>>(headers: T) -> Self {
+        let mut all = Self::default();
+        all.extend(headers);
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_are_what_was_added_in_its_order() {
+        let mut headers: Headers = [("a", "1"), ("empty", ""), ("b", "größe")].into_iter().collect();
+        headers.write("c".to_owned(), |values| values.push_str("3"));
+        let all: Vec<_> = headers.iter().collect();
+        assert_eq!(all, [("a", "1"), ("empty", ""), ("b", "größe"), ("c", "3")]);
+        assert_eq!((headers.len(), headers.get("b"), headers.get("d")), (4, Some("größe"), None));
+        assert!(Headers::default().is_empty());
+    }
+}

@@ -28,7 +28,7 @@ pub use event_type::EventType;
 pub use fingerprint::{fingerprint, fingerprint_hex};
 pub use ids::{CorrelationId, IdempotencyKey, InvalidId, TenantId};
 pub use parse::EnvelopeError;
-pub use parts::{EnvelopeParts, IdText};
+pub use parts::{EnvelopeParts, IdText, append_time};
 pub use payload::{Payload, PayloadError};
 pub use schema::{RegistryError, SchemaError, SchemaRegistry, SchemaRegistryBuilder, Violation};
 pub use trace::TraceContext;

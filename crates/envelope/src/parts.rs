@@ -3,8 +3,11 @@
 //! Who only carries a message has its parts as columns of a row; making an [`Envelope`](crate::Envelope) of them first would
 //! cost more than all the rest of carrying it.
 
-use crate::{Actor, EnvelopeError, FIELD_NAMES, TraceContext, headers};
-use jiff::Timestamp;
+use crate::{
+    Actor, EnvelopeError, FIELD_NAMES, TraceContext,
+    headers::{self, Headers},
+};
+use jiff::{Timestamp, fmt::temporal::DateTimePrinter};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -12,6 +15,8 @@ use uuid::Uuid;
 
 /// Room for all that is usually around a payload.
 const AROUND_PAYLOAD: usize = 512;
+
+static TIMES: DateTimePrinter = DateTimePrinter::new();
 
 /// An identifier that is often a UUID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,10 +28,10 @@ pub enum IdText<'a> {
 }
 
 impl IdText<'_> {
-    fn to_text(self) -> String {
+    fn append_to(self, text: &mut String) {
         match self {
-            Self::Uuid(uuid) => uuid.hyphenated().encode_lower(&mut Uuid::encode_buffer()).to_owned(),
-            Self::Text(text) => text.to_owned(),
+            Self::Uuid(uuid) => text.push_str(uuid.hyphenated().encode_lower(&mut Uuid::encode_buffer())),
+            Self::Text(own) => text.push_str(own),
         }
     }
 }
@@ -64,14 +69,14 @@ pub struct EnvelopeParts<'a> {
 
 impl EnvelopeParts<'_> {
     /// The headers that travel beside the body.
-    pub fn headers(&self) -> Vec<(&'static str, String)> {
-        let mut all = Vec::with_capacity(headers::MOST);
-        all.push((headers::MESSAGE_ID, IdText::Uuid(self.event_id).to_text()));
-        all.push((headers::CORRELATION_ID, self.correlation_id.to_text()));
-        all.push((headers::SCHEMA, format!("{}.v{}", self.name, self.version)));
+    pub fn headers(&self) -> Headers {
+        let mut all = Headers::usual();
+        all.write(headers::MESSAGE_ID, |text| IdText::Uuid(self.event_id).append_to(text));
+        all.write(headers::CORRELATION_ID, |text| self.correlation_id.append_to(text));
+        all.write(headers::SCHEMA, |text| append_schema(self.name, self.version, text));
         if let Some(trace) = self.trace {
-            all.push((headers::TRACE_ID, trace.trace_id().to_owned()));
-            all.push((headers::TRACEPARENT, trace.traceparent().to_owned()));
+            all.push(headers::TRACE_ID, trace.trace_id());
+            all.push(headers::TRACEPARENT, trace.traceparent());
         }
         all
     }
@@ -93,7 +98,7 @@ impl EnvelopeParts<'_> {
         if let Some(actor) = self.actor {
             object.value("actor", actor)?;
         }
-        object.value("occurredAt", &self.occurred_at)?;
+        object.time("occurredAt", &self.occurred_at);
         for (name, value) in self.extensions.into_iter().flatten() {
             object.extension(name, value)?;
         }
@@ -110,6 +115,21 @@ pub(crate) fn check_extensions(extensions: Option<&Map<String, Value>>) -> Resul
     match extensions.and_then(|extensions| extensions.keys().find(taken)) {
         Some(name) => Err(EnvelopeError::ReservedExtension { name: name.clone() }),
         None => Ok(()),
+    }
+}
+
+/// Appends a time as messages spell it, in RFC 3339.
+pub fn append_time(time: &Timestamp, text: &mut String) {
+    TIMES.print_timestamp(time, text).expect("there is always room in memory");
+}
+
+/// `payment.posted.v1`.
+fn append_schema(name: &str, version: u16, text: &mut String) {
+    text.push_str(name);
+    text.push_str(".v");
+    match u8::try_from(version) {
+        Ok(digit @ 0..=9) => text.push(char::from(b'0' + digit)),
+        _ => text.push_str(&version.to_string()),
     }
 }
 
@@ -140,6 +160,13 @@ impl Object {
             }
             IdText::Text(text) => self.value(name, text),
         }
+    }
+
+    fn time(&mut self, name: &str, time: &Timestamp) {
+        self.name(name);
+        self.0.push(b'"');
+        TIMES.print_timestamp(time, &mut self.0).expect("there is always room in memory");
+        self.0.push(b'"');
     }
 
     fn extension(&mut self, name: &str, value: &Value) -> Result<(), EnvelopeError> {

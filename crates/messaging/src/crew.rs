@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 /// A task that is not needed looks this often whether it is: those that are may be held up.
 const SPARE_LOOKS: Duration = Duration::from_secs(1);
 
-/// How many of a relay's tasks are at work. While there is little to carry, one of them carries it all: turns and requests
+/// How many of a relay's tasks are at work: all of them at first, when nobody knows how much there is. While there is little to carry, one of them carries it all: turns and requests
 /// to the bus are dear, and what two carry apart one carries for half the price.
 pub(crate) struct Crew {
     at_work: AtomicUsize,
@@ -19,7 +19,7 @@ pub(crate) struct Crew {
 
 impl Crew {
     pub(crate) fn new(tasks: usize) -> Self {
-        Self { at_work: AtomicUsize::new(1), tasks, wanted: Notify::new() }
+        Self { at_work: AtomicUsize::new(tasks), tasks, wanted: Notify::new() }
     }
 
     pub(crate) fn needs(&self, task: usize) -> bool {
@@ -50,8 +50,12 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn it_grows_with_the_work_and_shrinks_to_one() {
+    async fn it_begins_with_all_shrinks_to_one_and_grows_with_the_work() {
         let crew = Crew::new(3);
+        assert!(crew.needs(2) && !crew.needs(3));
+        for _ in 0..5 {
+            crew.change(true);
+        }
         assert!(crew.needs(0) && !crew.needs(1));
         let spare = crew.spare();
         tokio::pin!(spare);
@@ -62,9 +66,5 @@ mod tests {
             crew.change(false);
         }
         assert_eq!(crew.at_work(), 3);
-        for _ in 0..5 {
-            crew.change(true);
-        }
-        assert!(crew.needs(0) && !crew.needs(1));
     }
 }

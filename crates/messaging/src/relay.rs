@@ -38,7 +38,7 @@ const BREAKER: BreakerSettings = BreakerSettings {
 };
 
 /// A turn of less than this part of a batch costs more than it carries.
-const FEW: usize = 16;
+const FEW: usize = 32;
 /// After such a turn, messages are left to gather.
 const GATHER: Duration = Duration::from_millis(20);
 
@@ -101,8 +101,7 @@ impl Relay {
     /// Runs until `stop`; what is on its way then is waited for.
     pub async fn run(self, stop: CancellationToken) {
         let relay = Arc::new(self);
-        relay.declare(&stop).await;
-        let Some(outbox) = relay.open(&stop).await else {
+        let ((), Some(outbox)) = tokio::join!(relay.declare(&stop), relay.open(&stop)) else {
             return;
         };
         let mut tasks = JoinSet::new();

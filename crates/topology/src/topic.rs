@@ -30,9 +30,11 @@ impl Topic {
         Self { exchange: exchange.into(), routing_key: routing_key.into() }
     }
 
-    /// `<exchange>:<routing key>`.
-    pub fn to_text(&self) -> String {
-        [&self.exchange, ":", &self.routing_key].concat()
+    /// Appends `<exchange>:<routing key>`.
+    pub fn append_to(&self, text: &mut String) {
+        text.push_str(&self.exchange);
+        text.push(':');
+        text.push_str(&self.routing_key);
     }
 }
 
@@ -54,7 +56,7 @@ impl FromStr for Topic {
 
 impl fmt::Display for Topic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.to_text())
+        write!(f, "{}:{}", self.exchange, self.routing_key)
     }
 }
 

@@ -81,7 +81,7 @@ pub(crate) fn record(queue: &str, exchange: &str, offsets: &[i64]) -> Parcel {
         topic: Topic::new(TOPIC, "").into(),
         ordering_key: Some(queue.to_owned()),
         priority: 0,
-        headers: Vec::new(),
+        headers: Default::default(),
         body: body.to_string().into(),
         expected: false,
     }

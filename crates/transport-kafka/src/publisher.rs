@@ -135,7 +135,7 @@ impl Publisher {
             return Err("the connection was given up".to_owned());
         }
         let mut headers = OwnedHeaders::new_with_capacity(parcel.headers.len());
-        for (name, value) in &parcel.headers {
+        for (name, value) in parcel.headers.iter() {
             headers = headers.insert(Header { key: name, value: Some(value) });
         }
         let mut record = BaseRecord::with_opaque_to(&parcel.topic.exchange, batch.ticket(index))

@@ -192,15 +192,16 @@ CREATE FUNCTION onceward.next_due_ms(p_queue int) RETURNS bigint
     FROM onceward.deferred d WHERE d.queue_id = p_queue AND d.due_at IS NOT NULL
 $$;
 
--- Takes turns in those of the given lanes that nobody else is in. For each lane comes one row of kind 0 (`about`: where the
--- lane stands, and the snapshot it was read with), then what can be handled: kind 1 put aside and due (`about`: how it was),
--- kind 2 late, kind 3 new; last, if anything was found, a row of kind 4 (`about`: an id taken after the reading).
--- Rows of kind 3 are nearly all there are, and every column of a row costs, so what the others have to say is in one.
+-- Takes turns in those of the given lanes that nobody else is in. First comes a row for each lane, without a seq (`about`:
+-- where the lane stands, and the snapshot it was read with); then what can be handled: put aside and due, late, and new;
+-- last, if anything was found, a row without a lane (`about`: an id taken after the reading). Every column that is not NULL
+-- costs, and messages that are new, of the lane's own tenant, in their first version and have nobody before them are nearly all
+-- there are. What is to say of others is in `about`, and version 1 is NULL.
 -- Locking and reading are two statements because the reading needs a snapshot taken after the lock.
 CREATE FUNCTION onceward.take_turns(p_lanes int[], p_limit int)
     RETURNS TABLE (
-        kind int, lane_id int, about json, seq bigint, blocked boolean, created_at timestamptz, occurred_at timestamptz, id uuid,
-        version smallint, tenant_id text, event_type text, topic text, ordering_key text, idempotency_key text,
+        lane_id int, about json, seq bigint, created_at timestamptz, occurred_at timestamptz, id uuid,
+        version smallint, event_type text, topic text, ordering_key text, idempotency_key text,
         correlation_uuid uuid, correlation_id text, causation_id text, headers json, payload json)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET plan_cache_mode = force_generic_plan
@@ -212,37 +213,38 @@ BEGIN
     v_locked := ARRAY(SELECT l FROM unnest(p_lanes) AS l WHERE pg_try_advisory_xact_lock(19012, l));
     RETURN QUERY
     WITH place AS MATERIALIZED (
-        SELECT l.id AS lane_id, coalesce(c.turn, 0) AS turn, coalesce(c.last_seq, 0) AS last_seq,
+        SELECT l.id AS lane_id, n.tenant_id, coalesce(c.turn, 0) AS turn, coalesce(c.last_seq, 0) AS last_seq,
                coalesce(c.open_xids, '{}') AS open_xids, coalesce(c.open_floors, '{}') AS open_floors,
                coalesce(c.careful_until, 0) AS careful_until,
                EXISTS (SELECT FROM onceward.deferred d WHERE d.lane_id = l.id AND d.ordering_key IS NOT NULL AND d.blocks) AS has_blocked
         FROM unnest(v_locked) AS l(id)
+        JOIN onceward.lane n ON n.id = l.id
         LEFT JOIN LATERAL (SELECT t.* FROM onceward.lane_turn t WHERE t.lane_id = l.id ORDER BY t.turn DESC LIMIT 1) c ON true)
-    SELECT 0, p.lane_id,
+    SELECT p.lane_id,
            json_build_object('turn', p.turn, 'last_seq', p.last_seq, 'open_xids', p.open_xids::text, 'open_floors', p.open_floors,
                'careful_until', p.careful_until, 'starts', coalesce(s.starts, 0), 'snapshot', pg_current_snapshot()::text),
-           NULL::bigint, NULL::boolean, NULL::timestamptz, NULL::timestamptz, NULL::uuid, NULL::smallint, NULL, NULL, NULL, NULL,
+           NULL::bigint, NULL::timestamptz, NULL::timestamptz, NULL::uuid, NULL::smallint, NULL, NULL, NULL,
            NULL, NULL::uuid, NULL, NULL, NULL::json, NULL::json
     FROM place p LEFT JOIN onceward.turn_start s ON s.lane_id = p.lane_id AND s.turn = p.turn + 1
     UNION ALL
-    SELECT 1, p.lane_id,
-           json_build_object('id', d.id, 'state', d.state, 'attempts', d.attempts, 'lease', d.lease, 'first_error', d.first_error,
-               'first_failed_at', d.first_failed_at),
-           d.seq,
-           CASE WHEN d.blocks OR d.ordering_key IS NULL THEN false ELSE EXISTS (
-               SELECT FROM onceward.deferred e WHERE e.lane_id = p.lane_id AND e.ordering_key = d.ordering_key AND e.blocks) END,
-           d.created_at, (d.message->>'occurred_at')::timestamptz, (d.message->>'id')::uuid, (d.message->>'version')::smallint,
-           d.tenant_id, d.message->>'event_type', d.message->>'topic', d.ordering_key, d.message->>'idempotency_key',
+    SELECT p.lane_id,
+           json_build_object(
+               'aside', json_build_object('id', d.id, 'state', d.state, 'attempts', d.attempts, 'lease', d.lease,
+                   'first_error', d.first_error, 'first_failed_at', d.first_failed_at),
+               'blocked', CASE WHEN d.blocks OR d.ordering_key IS NULL THEN false ELSE EXISTS (
+                   SELECT FROM onceward.deferred e WHERE e.lane_id = p.lane_id AND e.ordering_key = d.ordering_key AND e.blocks) END),
+           d.seq, d.created_at, (d.message->>'occurred_at')::timestamptz, (d.message->>'id')::uuid, (d.message->>'version')::smallint,
+           d.message->>'event_type', d.message->>'topic', d.ordering_key, d.message->>'idempotency_key',
            NULL, d.message->>'correlation_id', d.message->>'causation_id', (d.message->'headers')::json, (d.message->'payload')::json
     FROM place p
     CROSS JOIN LATERAL (
         SELECT * FROM onceward.deferred d WHERE d.lane_id = p.lane_id AND d.due_at <= clock_timestamp()
         ORDER BY d.due_at, d.id LIMIT p_limit) d
     UNION ALL
-    SELECT 2, p.lane_id, NULL, m.seq,
-           m.ordering_key IS NOT NULL AND p.has_blocked AND EXISTS (
-               SELECT FROM onceward.deferred d WHERE d.lane_id = p.lane_id AND d.ordering_key = m.ordering_key AND d.blocks),
-           m.created_at, m.occurred_at, m.id, m.version, m.tenant_id, m.event_type, m.topic, m.ordering_key, m.idempotency_key,
+    SELECT p.lane_id,
+           json_build_object('late', true, 'tenant_id', m.tenant_id, 'blocked', m.ordering_key IS NOT NULL AND p.has_blocked AND EXISTS (
+               SELECT FROM onceward.deferred d WHERE d.lane_id = p.lane_id AND d.ordering_key = m.ordering_key AND d.blocks)),
+           m.seq, m.created_at, m.occurred_at, m.id, nullif(m.version, 1::smallint), m.event_type, m.topic, m.ordering_key, m.idempotency_key,
            m.correlation_uuid, m.correlation_id, m.causation_id, m.headers, m.payload
     FROM place p
     CROSS JOIN LATERAL (
@@ -254,10 +256,12 @@ BEGIN
           AND m.seq > (SELECT o.floor FROM unnest(p.open_xids, p.open_floors) AS o(xid, floor) WHERE o.xid = m.xid)
         ORDER BY m.seq LIMIT p_limit) m
     UNION ALL
-    SELECT 3, p.lane_id, NULL, m.seq,
-           m.ordering_key IS NOT NULL AND p.has_blocked AND EXISTS (
-               SELECT FROM onceward.deferred d WHERE d.lane_id = p.lane_id AND d.ordering_key = m.ordering_key AND d.blocks),
-           m.created_at, m.occurred_at, m.id, m.version, m.tenant_id, m.event_type, m.topic, m.ordering_key, m.idempotency_key,
+    SELECT p.lane_id,
+           CASE WHEN m.ordering_key IS NOT NULL AND p.has_blocked AND EXISTS (
+               SELECT FROM onceward.deferred d WHERE d.lane_id = p.lane_id AND d.ordering_key = m.ordering_key AND d.blocks)
+           THEN json_build_object('tenant_id', m.tenant_id, 'blocked', true)
+           WHEN m.tenant_id <> p.tenant_id THEN json_build_object('tenant_id', m.tenant_id) END,
+           m.seq, m.created_at, m.occurred_at, m.id, nullif(m.version, 1::smallint), m.event_type, m.topic, m.ordering_key, m.idempotency_key,
            m.correlation_uuid, m.correlation_id, m.causation_id, m.headers, m.payload
     FROM place p
     CROSS JOIN LATERAL (
@@ -266,8 +270,8 @@ BEGIN
     GET DIAGNOSTICS v_rows = ROW_COUNT;
     IF v_rows > cardinality(v_locked) THEN
         RETURN QUERY
-        SELECT 4, NULL::int, json_build_object('xid', pg_current_xact_id()::text), NULL::bigint, NULL::boolean, NULL::timestamptz,
-               NULL::timestamptz, NULL::uuid, NULL::smallint, NULL, NULL, NULL, NULL, NULL, NULL::uuid, NULL, NULL, NULL::json, NULL::json;
+        SELECT NULL::int, json_build_object('xid', pg_current_xact_id()::text), NULL::bigint, NULL::timestamptz, NULL::timestamptz,
+               NULL::uuid, NULL::smallint, NULL, NULL, NULL, NULL, NULL::uuid, NULL, NULL, NULL::json, NULL::json;
     END IF;
 END
 $$;

@@ -27,10 +27,15 @@ CREATE TABLE onceward.relay_state (
 );
 GRANT SELECT ON onceward.relay_state TO onceward_app;
 
-CREATE FUNCTION onceward.note_published(p_lanes int[], p_last_seqs bigint[]) RETURNS void
-    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+-- A relay's turns: what is read there was published.
+CREATE FUNCTION onceward.advance_outbox(p_lanes int[], p_turns bigint[], p_last_seqs bigint[], p_open_xids text[], p_open_floors text[], p_careful_until bigint[])
+    RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $$
-    INSERT INTO onceward.relay_batch (lane_id, last_seq) SELECT * FROM unnest(p_lanes, p_last_seqs) ON CONFLICT DO NOTHING
+BEGIN
+    PERFORM onceward.advance(p_lanes, p_turns, p_last_seqs, p_open_xids, p_open_floors, p_careful_until);
+    INSERT INTO onceward.relay_batch (lane_id, last_seq) SELECT * FROM unnest(p_lanes, p_last_seqs) ON CONFLICT DO NOTHING;
+END
 $$;
 
 -- A relay says how it finds the bus; relays that have not spoken for a while are forgotten.

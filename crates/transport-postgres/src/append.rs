@@ -1,10 +1,6 @@
 //! Appending messages to the log, with the commit of the transaction that publishes them.
 
-use crate::{
-    PostgresTransport,
-    hash::{self, KeyHash},
-    store,
-};
+use crate::{PostgresTransport, hash, store};
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use onceward_db::{CommitBuffer, Connection, DbError, Stage, Tx};
@@ -67,7 +63,7 @@ pub async fn append(bus: &PostgresTransport, tx: &mut Tx, message: Outgoing) -> 
     let table = bus.routes().table().await?;
     let tenant = &message.envelope.tenant_id;
     let key = message.ordering_key.as_deref();
-    let key_hash = KeyHash::of_optional(tenant.as_str(), key);
+    let key_hash = bus.routes().place(&table, tenant, key);
     let lanes = bus.routes().lanes(bus.wakes(), &table, &message.topic, tenant, key_hash, message.priority).await?;
     let digest = message
         .deduplicate

@@ -2,7 +2,6 @@
 
 use crate::{
     PostgresTransport,
-    lanes::Lane,
     queue::LaneQueue,
     routes::OUTBOX,
     rows::{Message, Origin, Unreadable, column},
@@ -63,10 +62,7 @@ impl OutboxTurn {
 /// A message that waits to be carried: the row that it is, which is read when it is packed.
 pub struct Waiting {
     row: Row,
-    lane: Option<Lane>,
-    attempt: u32,
-    first_error: Option<String>,
-    first_failed_at: Option<Timestamp>,
+    origin: Origin,
 }
 
 impl Waiting {
@@ -92,35 +88,28 @@ impl Waiting {
 
     /// 1 for the first time.
     pub fn attempt(&self) -> u32 {
-        self.attempt
+        self.origin.attempt
     }
 
     /// Packs it for `topic`. An error says why nobody could read it.
     pub fn pack(&self, topic: Arc<Topic>, expected: bool) -> Result<Parcel, String> {
-        let stored = Stored::read(&self.row)?;
-        let priority = self.lane.as_ref().map_or(0, Lane::message_priority);
-        wire::pack(stored.contents(priority), topic, expected).map_err(|error| error.to_string())
+        let stored = Stored::read(&self.row, &self.origin)?;
+        let contents = stored.contents(self.origin.lane.message_priority());
+        wire::pack(contents, topic, expected).map_err(|error| error.to_string())
     }
 }
 
 impl Message for Waiting {
-    fn read(row: Row, origin: Origin<'_>) -> Result<Self, Unreadable> {
-        let Origin { lane, attempt, first_error, first_failed_at } = origin;
-        Ok(Self { row, lane: lane.cloned(), attempt, first_error, first_failed_at })
+    fn read(row: Row, origin: Origin) -> Result<Self, Unreadable> {
+        Ok(Self { row, origin })
     }
 
     fn add_attempts(&mut self, more: u32) {
-        self.attempt += more;
+        self.origin.attempt += more;
     }
 
     fn to_delivery(&self) -> Result<Cow<'_, Delivery>, Unreadable> {
-        let origin = Origin {
-            lane: self.lane.as_ref(),
-            attempt: self.attempt,
-            first_error: self.first_error.clone(),
-            first_failed_at: self.first_failed_at,
-        };
-        let delivery = Stored::read(&self.row).and_then(|stored| stored.delivery(origin));
-        delivery.map(Cow::Owned).map_err(|error| Unreadable::new(error, &self.row))
+        let delivery = Stored::read(&self.row, &self.origin).and_then(|stored| stored.delivery(&self.origin));
+        delivery.map(Cow::Owned).map_err(|error| Unreadable::new(error, &self.row, &self.origin))
     }
 }

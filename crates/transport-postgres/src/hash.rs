@@ -23,6 +23,11 @@ impl KeyHash {
         key.map_or_else(|| Self(rand::random()), |key| Self::of(tenant, key))
     }
 
+    /// A place that is nobody's in particular.
+    pub fn any(number: u32) -> Self {
+        Self(number)
+    }
+
     /// The shard among `shards`.
     pub fn shard(self, shards: i16) -> i16 {
         let shards = u32::from(shards.max(1).unsigned_abs());

@@ -63,16 +63,24 @@ pub(crate) struct Deferred {
 }
 
 /// What is known of a message beside its own row.
-pub(crate) struct Origin<'a> {
-    pub lane: Option<&'a Lane>,
+pub(crate) struct Origin {
+    pub lane: Lane,
+    /// Whose it is, if not the lane's tenant's.
+    pub foreign_tenant: Option<String>,
     pub attempt: u32,
     pub first_error: Option<String>,
     pub first_failed_at: Option<Timestamp>,
 }
 
+impl Origin {
+    pub(crate) fn tenant_id(&self) -> &str {
+        self.foreign_tenant.as_deref().unwrap_or(self.lane.tenant.as_str())
+    }
+}
+
 /// What a turn makes of a message's row.
 pub(crate) trait Message: Send + Sync + Sized {
-    fn read(row: Row, origin: Origin<'_>) -> Result<Self, Unreadable>;
+    fn read(row: Row, origin: Origin) -> Result<Self, Unreadable>;
 
     /// It was handled so much more often, as far as starts of its turn tell.
     fn add_attempts(&mut self, more: u32);
@@ -82,8 +90,9 @@ pub(crate) trait Message: Send + Sync + Sized {
 }
 
 impl Message for Delivery {
-    fn read(row: Row, origin: Origin<'_>) -> Result<Self, Unreadable> {
-        Stored::read(&row).and_then(|stored| stored.delivery(origin)).map_err(|error| Unreadable::new(error, &row))
+    fn read(row: Row, origin: Origin) -> Result<Self, Unreadable> {
+        let delivery = Stored::read(&row, &origin).and_then(|stored| stored.delivery(&origin));
+        delivery.map_err(|error| Unreadable::new(error, &row, &origin))
     }
 
     fn add_attempts(&mut self, more: u32) {
@@ -109,16 +118,10 @@ pub(crate) struct Unreadable {
 }
 
 impl Unreadable {
-    pub(crate) fn new(error: String, row: &Row) -> Self {
-        Self { error, raw: Stored::raw(row) }
+    pub(crate) fn new(error: String, row: &Row, origin: &Origin) -> Self {
+        Self { error, raw: Stored::raw(row, origin) }
     }
 }
-
-/// Kinds of rows of `onceward.take_turns`.
-const HEAD: i32 = 0;
-const ASIDE: i32 = 1;
-const LATE: i32 = 2;
-const OWN_XID: i32 = 4;
 
 /// The columns of `onceward.take_turns` in their order. By its name, a column is looked for anew in every row.
 pub(crate) mod column {
@@ -134,8 +137,8 @@ pub(crate) mod column {
         };
     }
     columns! {
-        KIND LANE_ID ABOUT SEQ BLOCKED CREATED_AT OCCURRED_AT ID VERSION TENANT_ID EVENT_TYPE TOPIC ORDERING_KEY IDEMPOTENCY_KEY
-        CORRELATION_UUID CORRELATION_ID CAUSATION_ID HEADERS PAYLOAD
+        LANE_ID ABOUT SEQ CREATED_AT OCCURRED_AT ID VERSION EVENT_TYPE TOPIC ORDERING_KEY IDEMPOTENCY_KEY CORRELATION_UUID
+        CORRELATION_ID CAUSATION_ID HEADERS PAYLOAD
     }
 }
 
@@ -151,7 +154,17 @@ struct AboutLane {
     snapshot: String,
 }
 
-/// What is said about a message that was put aside.
+/// What is said about a message unless it is new, of the lane's tenant, and nobody is before it.
+#[derive(Default, Deserialize)]
+struct AboutMessage {
+    tenant_id: Option<String>,
+    #[serde(default)]
+    late: bool,
+    #[serde(default)]
+    blocked: bool,
+    aside: Option<AboutAside>,
+}
+
 #[derive(Deserialize)]
 struct AboutAside {
     id: i64,
@@ -180,41 +193,40 @@ pub(crate) fn read<M: Message>(rows: Vec<Row>, lanes: &[Lane]) -> Result<Vec<Rea
 }
 
 fn read_all<M: Message>(mut rows: Vec<Row>, lanes: &[Lane]) -> Option<Vec<Read<M>>> {
-    let kind = |row: &Row| row.get::<_, i32>(column::KIND);
-    let taken_after = match rows.pop_if(|row| kind(row) == OWN_XID) {
+    let taken_after = match rows.pop_if(|row| row.get::<_, Option<i32>>(column::LANE_ID).is_none()) {
         Some(row) => Some(about::<AboutReader>(&row)?.xid.parse().ok()?),
         None => None,
     };
     let mut all: Vec<Read<M>> = Vec::new();
     let mut last = 0;
     for row in rows {
-        if kind(&row) == HEAD {
-            all.push(Read { head: head(&row, taken_after)?, found: Vec::new() });
-            continue;
-        }
-        // Messages of one lane come in a row.
         let lane_id: i32 = row.get(column::LANE_ID);
+        let Some(seq) = row.get(column::SEQ) else {
+            all.push(Read { head: head(lane_id, &row, taken_after)?, found: Vec::new() });
+            continue;
+        };
+        // Messages of one lane come in a row.
         if all.get(last)?.head.lane_id != lane_id {
             last = all.iter().position(|read| read.head.lane_id == lane_id)?;
         }
-        let lane = lanes.iter().find(|lane| lane.id == lane_id);
-        all[last].found.push(found(row, lane)?);
+        let lane = lanes.iter().find(|lane| lane.id == lane_id)?;
+        all[last].found.push(found(row, lane, seq)?);
     }
     Some(all)
 }
 
-fn found<M: Message>(row: Row, lane: Option<&Lane>) -> Option<Found<M>> {
-    let kind: i32 = row.get(column::KIND);
-    let mut origin = Origin { lane, attempt: 1, first_error: None, first_failed_at: None };
-    let mut place = Place {
-        lane_id: row.get(column::LANE_ID),
-        seq: row.get(column::SEQ),
-        late: kind == LATE,
-        deferred: None,
-        blocked: row.get(column::BLOCKED),
+fn found<M: Message>(row: Row, lane: &Lane, seq: i64) -> Option<Found<M>> {
+    let Json(about) = row.try_get::<_, Option<_>>(column::ABOUT).ok()?.unwrap_or_default();
+    let AboutMessage { tenant_id, late, blocked, aside } = about;
+    let mut origin = Origin {
+        lane: lane.clone(),
+        foreign_tenant: tenant_id.filter(|tenant_id| tenant_id != lane.tenant.as_str()),
+        attempt: 1,
+        first_error: None,
+        first_failed_at: None,
     };
-    if kind == ASIDE {
-        let AboutAside { id, state, attempts, lease, first_error, first_failed_at } = about(&row)?;
+    let mut place = Place { lane_id: lane.id, seq, late, deferred: None, blocked };
+    if let Some(AboutAside { id, state, attempts, lease, first_error, first_failed_at }) = aside {
         let rescued = state == "leased";
         place.deferred = Some(Deferred { id, attempts, lease, rescued });
         let attempt = u32::try_from(attempts + i32::from(rescued) + 1).unwrap_or(1);
@@ -223,10 +235,10 @@ fn found<M: Message>(row: Row, lane: Option<&Lane>) -> Option<Found<M>> {
     Some(Found { place, message: M::read(row, origin) })
 }
 
-fn head(row: &Row, taken_after: Option<u64>) -> Option<LaneHead> {
+fn head(lane_id: i32, row: &Row, taken_after: Option<u64>) -> Option<LaneHead> {
     let AboutLane { turn, last_seq, open_xids, open_floors, careful_until, starts, snapshot } = about(row)?;
     Some(LaneHead {
-        lane_id: row.get(column::LANE_ID),
+        lane_id,
         turn,
         cursor: LaneCursor::from_columns(last_seq, &open_xids, &open_floors)?,
         careful_until,

@@ -2,7 +2,6 @@
 
 use crate::{
     append::stored_headers,
-    lanes::Lane,
     rows::{Origin, column},
 };
 use jiff::Timestamp;
@@ -78,13 +77,14 @@ impl<'a> FromSql<'a> for JsonText<'a> {
 
 impl<'r> Stored<'r> {
     /// Reads the columns. What nobody could make a message of is an error.
-    pub(crate) fn read(row: &'r Row) -> Result<Self, String> {
+    pub(crate) fn read(row: &'r Row, origin: &'r Origin) -> Result<Self, String> {
         let published_at: Timestamp = row.get(column::CREATED_AT);
         let event_id: Uuid = row.get(column::ID);
-        let tenant_id: &str = row.get(column::TENANT_ID);
-        TenantId::check(tenant_id).map_err(|error| error.to_string())?;
+        if let Some(tenant_id) = &origin.foreign_tenant {
+            TenantId::check(tenant_id).map_err(|error| error.to_string())?;
+        }
         let name: &str = row.get(column::EVENT_TYPE);
-        let version = row.get::<_, i16>(column::VERSION).unsigned_abs();
+        let version = version(row).unsigned_abs();
         EventType::check(name, version).map_err(|error| error.to_string())?;
         let correlation_id = match row.get(column::CORRELATION_UUID) {
             Some(uuid) => IdText::Uuid(uuid),
@@ -110,7 +110,7 @@ impl<'r> Stored<'r> {
             version,
             topic: row.get(column::TOPIC),
             occurred_at: row.get::<_, Option<_>>(column::OCCURRED_AT).unwrap_or(published_at),
-            tenant_id,
+            tenant_id: origin.tenant_id(),
             ordering_key: row.get(column::ORDERING_KEY),
             idempotency_key,
             correlation_id,
@@ -147,9 +147,11 @@ impl<'r> Stored<'r> {
     }
 
     /// The message, for who handles it.
-    pub(crate) fn delivery(self, origin: Origin<'_>) -> Result<Delivery, String> {
-        let Origin { lane, attempt, first_error, first_failed_at } = origin;
-        let tenant_id = TenantId::new(self.tenant_id).map_err(|error| error.to_string())?;
+    pub(crate) fn delivery(self, origin: &Origin) -> Result<Delivery, String> {
+        let tenant_id = match &origin.foreign_tenant {
+            Some(tenant_id) => TenantId::new(tenant_id.as_str()).map_err(|error| error.to_string())?,
+            None => origin.lane.tenant.clone(),
+        };
         let correlation_id = match self.correlation_id {
             IdText::Uuid(uuid) => uuid.into(),
             IdText::Text(text) => CorrelationId::new(text).map_err(|error| error.to_string())?,
@@ -159,8 +161,8 @@ impl<'r> Stored<'r> {
             IdText::Text(text) => IdempotencyKey::new(text).map_err(|error| error.to_string())?,
         };
         Ok(Delivery {
-            queue_tenant: lane.map_or_else(|| tenant_id.clone(), |lane| lane.tenant.clone()),
-            priority: lane.map_or(0, Lane::message_priority),
+            queue_tenant: origin.lane.tenant.clone(),
+            priority: origin.lane.message_priority(),
             envelope: Envelope {
                 event_id: self.event_id,
                 event_type: EventType::new(self.name, self.version).map_err(|error| error.to_string())?,
@@ -177,22 +179,22 @@ impl<'r> Stored<'r> {
             },
             topic: self.topic.to_owned(),
             ordering_key: self.ordering_key.map(str::to_owned),
-            attempt,
+            attempt: origin.attempt,
             published_at: self.published_at,
-            first_error,
-            first_failed_at,
+            first_error: origin.first_error.clone(),
+            first_failed_at: origin.first_failed_at,
         })
     }
 
     /// The columns of a message that could not be read.
-    pub(crate) fn raw(row: &Row) -> Value {
+    pub(crate) fn raw(row: &Row, origin: &Origin) -> Value {
         let json = |column: usize| row.get::<_, Option<JsonText<'_>>>(column).map(|JsonText(text)| text);
         let correlation = row.get::<_, Option<Uuid>>(column::CORRELATION_UUID).map(|uuid| uuid.to_string());
         json!({
             "id": row.get::<_, Uuid>(column::ID),
-            "tenant_id": row.get::<_, &str>(column::TENANT_ID),
+            "tenant_id": origin.tenant_id(),
             "event_type": row.get::<_, &str>(column::EVENT_TYPE),
-            "version": row.get::<_, i16>(column::VERSION),
+            "version": version(row),
             "topic": row.get::<_, &str>(column::TOPIC),
             "ordering_key": row.get::<_, Option<&str>>(column::ORDERING_KEY),
             "idempotency_key": row.get::<_, Option<&str>>(column::IDEMPOTENCY_KEY),
@@ -202,6 +204,11 @@ impl<'r> Stored<'r> {
             "payload": json(column::PAYLOAD),
         })
     }
+}
+
+/// The first version, which nearly every message has, is not sent.
+fn version(row: &Row) -> i16 {
+    row.get::<_, Option<_>>(column::VERSION).unwrap_or(1)
 }
 
 /// The message as `onceward.deferred` and `onceward.dead_letters` keep it.

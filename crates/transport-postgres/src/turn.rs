@@ -136,9 +136,6 @@ impl<M: Message> LaneTurn<M> {
         let mut tx = self.tx.take().expect("a turn is finished once");
         writes.run(&tx).await?;
         tx.queue_statements(&self.advance_statement());
-        if self.identity.queue == OUTBOX {
-            tx.queue_statements(&self.note_published_statement());
-        }
         tx.commit().await?;
         let again: HashSet<i32> = self.lanes.iter().filter(|part| part.more).map(|part| part.head.lane_id).collect();
         self.guard.release(|lane| again.contains(&lane));
@@ -146,13 +143,6 @@ impl<M: Message> LaneTurn<M> {
             self.guard.shared().scout.within(std::time::Duration::ZERO);
         }
         Ok(())
-    }
-
-    fn note_published_statement(&self) -> String {
-        let column = |number: fn(&LanePart) -> String| self.lanes.iter().map(number).collect::<Vec<_>>().join(",");
-        let lanes = column(|part| part.head.lane_id.to_string());
-        let last_seqs = column(|part| part.last_seq().to_string());
-        format!("SELECT onceward.note_published('{{{lanes}}}', '{{{last_seqs}}}')")
     }
 
     /// The call that moves the lanes on, as text: it is all numbers of ours, and so travels with the commit.
@@ -169,17 +159,14 @@ impl<M: Message> LaneTurn<M> {
             let _ = write!(columns[5], "{separator}{}", part.careful_until);
         }
         let [lanes, turns, last_seqs, xids, floors, careful] = columns;
+        let function = if self.identity.queue == OUTBOX { "advance_outbox" } else { "advance" };
         format!(
-            "SELECT onceward.advance('{{{lanes}}}', '{{{turns}}}', '{{{last_seqs}}}', '{{{xids}}}', '{{{floors}}}', '{{{careful}}}')"
+            "SELECT onceward.{function}('{{{lanes}}}', '{{{turns}}}', '{{{last_seqs}}}', '{{{xids}}}', '{{{floors}}}', '{{{careful}}}')"
         )
     }
 }
 
 impl LanePart {
-    fn last_seq(&self) -> i64 {
-        self.head.cursor.after(&self.head.snapshot, &self.taken).last_seq
-    }
-
     fn moves(&self) -> bool {
         self.head.cursor.after(&self.head.snapshot, &self.taken) != self.head.cursor
     }

@@ -24,7 +24,7 @@ const AROUND_HEADER_BYTES: usize = 6;
 pub(crate) fn unfit(parcel: &Parcel, frame_max_bytes: usize) -> Option<String> {
     let names = [parcel.topic.exchange.as_str(), &parcel.topic.routing_key];
     if let Some(name) =
-        names.into_iter().chain(parcel.headers.iter().map(|(name, _)| &**name)).find(|name| name.len() > NAME_BYTES_MAX)
+        names.into_iter().chain(parcel.headers.iter().map(|(name, _)| name)).find(|name| name.len() > NAME_BYTES_MAX)
     {
         return Some(format!("a name of {} bytes; RabbitMQ takes {NAME_BYTES_MAX} at most", name.len()));
     }
@@ -38,12 +38,12 @@ pub(crate) fn unfit(parcel: &Parcel, frame_max_bytes: usize) -> Option<String> {
 
 /// Everything beside the body. The parcel must not be [`unfit`].
 pub(crate) fn properties(parcel: &Parcel) -> BasicProperties {
-    let header = |wanted: &str| parcel.headers.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.as_str());
+    let header = |wanted: &str| parcel.headers.get(wanted);
     let short = |wanted| header(wanted).and_then(|value| ShortString::try_new(value).ok());
     let published_at = header(wire::PUBLISHED_AT).and_then(|text| text.parse::<Timestamp>().ok());
     let mut table = FieldTable::default();
-    for (name, value) in &parcel.headers {
-        table.insert((&**name).into(), AMQPValue::LongString(LongString::from(value.as_str())));
+    for (name, value) in parcel.headers.iter() {
+        table.insert(name.into(), AMQPValue::LongString(LongString::from(value)));
     }
     let mut properties = BasicProperties::default()
         .with_content_type("application/json".into())
@@ -132,7 +132,7 @@ mod tests {
             topic: Topic::new("e", "k").into(),
             ordering_key: None,
             priority: 0,
-            headers: headers.iter().map(|(name, value)| ((*name).to_owned().into(), (*value).to_owned())).collect(),
+            headers: headers.iter().map(|(name, value)| ((*name).to_owned(), value)).collect(),
             body: Bytes::new(),
             expected: true,
         }

@@ -3,9 +3,12 @@
 use crate::Delivery;
 use bytes::Bytes;
 use jiff::Timestamp;
-use onceward_envelope::{Envelope, EnvelopeError, EnvelopeParts, TraceContext, headers};
+use onceward_envelope::{
+    Envelope, EnvelopeError, EnvelopeParts, TraceContext, append_time,
+    headers::{self, Headers},
+};
 use onceward_topology::Topic;
-use std::{borrow::Cow, sync::Arc};
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// `<exchange>:<routing key>`, for buses that have no such words.
@@ -16,9 +19,6 @@ pub const ORDERING_KEY: &str = "x-ordering-key";
 pub const PRIORITY: &str = "x-priority";
 /// When it was published, in RFC 3339.
 pub const PUBLISHED_AT: &str = "x-published-at";
-
-/// As many headers as a message of ours has at most.
-const HEADERS: usize = 9;
 
 /// A message on its way to a broker.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,7 +32,7 @@ pub struct Parcel {
     /// 0 is the lowest.
     pub priority: u8,
     /// Beside the body; names are lower case and unique.
-    pub headers: Vec<(Cow<'static, str>, String)>,
+    pub headers: Headers,
     /// The envelope in JSON.
     pub body: Bytes,
     /// The topology has a queue for it, so that none taking it is an error.
@@ -101,22 +101,21 @@ impl<'a> From<&'a Delivery> for Contents<'a> {
 /// Packs a message for `topic`.
 pub fn pack<'a>(contents: impl Into<Contents<'a>>, topic: Arc<Topic>, expected: bool) -> Result<Parcel, EnvelopeError> {
     let Contents { envelope, ordering_key, priority, published_at } = contents.into();
-    let mut all = Vec::with_capacity(HEADERS);
-    all.extend(envelope.headers().into_iter().map(|(name, value)| (Cow::Borrowed(name), value)));
-    all.push((Cow::Borrowed(TOPIC), topic.to_text()));
-    all.push((Cow::Borrowed(PUBLISHED_AT), published_at.to_string()));
+    let mut headers = envelope.headers();
+    headers.write(TOPIC, |text| topic.append_to(text));
+    headers.write(PUBLISHED_AT, |text| append_time(&published_at, text));
     if let Some(key) = ordering_key {
-        all.push((Cow::Borrowed(ORDERING_KEY), key.to_owned()));
+        headers.push(ORDERING_KEY, key);
     }
     if priority > 0 {
-        all.push((Cow::Borrowed(PRIORITY), priority.to_string()));
+        headers.push(PRIORITY, &priority.to_string());
     }
     Ok(Parcel {
         id: envelope.event_id,
         topic,
         ordering_key: ordering_key.map(str::to_owned),
         priority,
-        headers: all,
+        headers,
         body: envelope.to_json_bytes()?.into(),
         expected,
     })

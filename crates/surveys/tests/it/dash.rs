@@ -184,7 +184,7 @@ fn parcel<E: Event>(event: &E, key: &str) -> Parcel {
         topic: std::sync::Arc::new(topic.parse().expect("a topic")),
         ordering_key: event.ordering_key(),
         priority: 0,
-        headers: vec![(wire::TOPIC.into(), topic)],
+        headers: [(wire::TOPIC, topic)].into_iter().collect(),
         body: envelope.to_json_bytes().expect("an envelope is JSON").into(),
         expected: true,
     }

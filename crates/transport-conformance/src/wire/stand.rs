@@ -121,7 +121,7 @@ impl<'a> Stand<'a> {
             topic: topic.into(),
             ordering_key: Some(ordering_key.to_owned()),
             priority: 0,
-            headers: headers.map(|(name, value)| (name.into(), value)).to_vec(),
+            headers: headers.into_iter().collect(),
             body: body.into(),
             expected,
         }

@@ -136,7 +136,7 @@ impl Server {
         if parcel.body.len() > MAX_BODY_BYTES && !self.is(Fault::AcceptsTooLarge) {
             return Verdict::Refused("too large".to_owned());
         }
-        let headers = parcel.headers.iter().map(|(name, value)| (name.clone().into_owned(), value.clone())).collect();
+        let headers = parcel.headers.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let mut arrival = Arrival { headers, body: parcel.body.clone(), redeliveries: 0 };
         if self.is(Fault::DropsEmptyHeaders) {
             arrival.headers.retain(|(_, value)| !value.is_empty());

@@ -59,7 +59,7 @@ async fn what_is_empty_unicode_or_large_comes_as_it_was() {
         .into_iter()
         .map(|body| {
             let mut parcel = parcel(&events(&queue), "a", "schlüssel 🔑", body);
-            parcel.headers.push(("x-größe".into(), "\0\u{202e}🦀".to_owned()));
+            parcel.headers.push("x-größe", "\0\u{202e}🦀");
             parcel
         })
         .collect();
@@ -67,7 +67,8 @@ async fn what_is_empty_unicode_or_large_comes_as_it_was() {
     let mut receiver = open(&broker, &queue).await;
     for (sent, came) in sent.iter().zip(take(&mut receiver, sent.len()).await) {
         assert!(sent.body == came.body, "{} bytes came as {} others", sent.body.len(), came.body.len());
-        let sent_headers: Vec<_> = sent.headers.iter().map(|(name, value)| (name.to_string(), value.clone())).collect();
+        let sent_headers: Vec<_> =
+            sent.headers.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         assert_eq!(came.headers, sent_headers);
     }
 }
@@ -155,7 +156,8 @@ async fn publish_over(error: RDKafkaRespErr) {
 async fn a_message_without_a_key_arrives_without_one() {
     let queue = unique("keyless");
     let broker = declared(&simple(&queue)).await;
-    let keyless = Parcel { ordering_key: None, headers: Vec::new(), ..parcel(&events(&queue), "a", "", "free") };
+    let keyless =
+        Parcel { ordering_key: None, headers: Default::default(), ..parcel(&events(&queue), "a", "", "free") };
     send(&broker, vec![keyless]).await;
     let came = take(&mut open(&broker, &queue).await, 1).await.remove(0);
     assert_eq!(came.header(wire::ORDERING_KEY), None);

@@ -75,7 +75,7 @@ pub fn parcel(exchange: &str, routing_key: &str, ordering_key: &str, body: impl 
         topic: topic.into(),
         ordering_key: Some(ordering_key.to_owned()),
         priority: 0,
-        headers: headers.map(|(name, value)| (name.into(), value)).to_vec(),
+        headers: headers.into_iter().collect(),
         body: body.into(),
         expected: true,
     }

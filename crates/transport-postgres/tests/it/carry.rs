@@ -71,8 +71,7 @@ async fn a_parcel_is_what_the_whole_message_would_make() {
     .await;
     packed.sort_by_key(|parcel| parcel.id);
     assert_eq!(packed, whole);
-    let traced =
-        packed.iter().filter(|one| one.headers.iter().any(|(name, text)| name == "traceparent" && text == trace));
+    let traced = packed.iter().filter(|one| one.headers.get("traceparent") == Some(trace));
     assert_eq!(traced.count(), 3);
 }
 
@@ -95,6 +94,33 @@ async fn what_nobody_could_read_is_put_away_as_it_is_and_its_neighbours_are_carr
                        AND message->>'payload' = '{\"n\": 1}' AND last_error LIKE '%event type%'";
     assert_eq!(count(&owner, letters).await, 1);
     assert_eq!(count(&owner, "SELECT count(*) FROM onceward.dead_letters").await, 1);
+}
+
+#[tokio::test]
+async fn a_parcel_keeps_its_tenant_and_version_also_where_they_are_not_the_usual_ones() {
+    let database = database_on(BusKind::Kafka).await;
+    let owner = database.owner().await;
+    for number in 0..4 {
+        publish(&owner, number).await;
+    }
+    let unusual = "UPDATE onceward.message_log SET tenant_id = 'other', version = 2 WHERE payload->>'n' = '1';
+                   UPDATE onceward.message_log SET tenant_id = 'no tenant' WHERE payload->>'n' = '2'";
+    owner.batch_execute(unusual).await.expect("a service in another language wrote them");
+    let mut carried = Vec::new();
+    carry_all(&database, |parcel| match parcel {
+        Ok(parcel) => {
+            let body: Value = serde_json::from_slice(&parcel.body).expect("the body is JSON");
+            carried.push((number(&parcel), body["tenantId"].clone(), body["version"].clone()));
+            Settlement::Done
+        }
+        Err(error) => Settlement::Dead { reason: DeadReason::Malformed, error },
+    })
+    .await;
+    carried.sort_by_key(|(number, ..)| *number);
+    assert_eq!(carried, [(0, json!("acme"), json!(1)), (1, json!("other"), json!(2)), (3, json!("acme"), json!(1))]);
+    let letter =
+        "SELECT count(*) FROM onceward.dead_letters WHERE tenant_id = 'no tenant' AND last_error LIKE '%tenant id%'";
+    assert_eq!(count(&owner, letter).await, 1);
 }
 
 /// Attempts and whether it is published, for each row.

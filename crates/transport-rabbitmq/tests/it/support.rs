@@ -73,7 +73,7 @@ pub fn parcel(exchange: &str, key: &str, body: impl Into<Bytes>) -> Parcel {
         topic: Topic::new(exchange, key).into(),
         ordering_key: Some("key".to_owned()),
         priority: 0,
-        headers: vec![(wire::ORDERING_KEY.into(), "key".to_owned())],
+        headers: [(wire::ORDERING_KEY, "key")].into_iter().collect(),
         body: body.into(),
         expected: true,
     }
