@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn they_are_what_was_added_in_its_order() {
         let mut headers: Headers = [("a", "1"), ("empty", ""), ("b", "größe")].into_iter().collect();
-        headers.write("c".to_owned(), |values| values.push_str("3"));
+        headers.write("c".to_owned(), |values| values.push('3'));
         let all: Vec<_> = headers.iter().collect();
         assert_eq!(all, [("a", "1"), ("empty", ""), ("b", "größe"), ("c", "3")]);
         assert_eq!((headers.len(), headers.get("b"), headers.get("d")), (4, Some("größe"), None));
