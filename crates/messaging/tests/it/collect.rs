@@ -135,7 +135,7 @@ async fn a_message_that_cannot_be_read_becomes_a_letter_as_it_is() {
         topic: topic.into(),
         ordering_key: None,
         priority: 0,
-        headers: vec![("x-foreign".into(), "nul \0 inside".into())],
+        headers: [("x-foreign", "nul \0 inside")].into_iter().collect(),
         body: vec![0, 1, 2].into(),
         expected: true,
     };
