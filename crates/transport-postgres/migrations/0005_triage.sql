@@ -49,8 +49,8 @@ CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON onceward.dead_
     FOR EACH STATEMENT EXECUTE FUNCTION onceward.refuse_rewriting();
 ALTER TABLE onceward.dead_letter_act ENABLE ALWAYS TRIGGER append_only;
 
--- Forgets letters that somebody has decided about, once the decision is older than p_retention; at most p_limit at once. What
--- nobody has decided about stays, and so does the history.
+-- Forgets letters whose messages went back to their queues, once that is longer ago than p_retention; at most p_limit at once.
+-- Nothing is lost by that: every other letter stays, and so does the history.
 CREATE FUNCTION onceward.forget_letters(p_retention interval, p_limit int) RETURNS bigint
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $$
@@ -60,7 +60,7 @@ DECLARE
 BEGIN
     DELETE FROM onceward.dead_letters WHERE id = ANY (ARRAY(
         SELECT d.id FROM onceward.dead_letters d
-        WHERE d.status IN ('requeued', 'quarantined') AND d.dead_at < v_before
+        WHERE d.status = 'requeued' AND d.dead_at < v_before
           AND NOT EXISTS (SELECT FROM onceward.dead_letter_act a WHERE a.dead_letter_id = d.id AND a.at >= v_before)
         LIMIT p_limit));
     GET DIAGNOSTICS v_letters = ROW_COUNT;

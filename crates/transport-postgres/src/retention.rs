@@ -12,7 +12,7 @@ pub struct Retention {
     pub keep_s: i64,
     /// Inbox rows are kept for this long.
     pub inbox_s: i64,
-    /// Dead letters are kept for this long after somebody has requeued or quarantined them; until then they stay.
+    /// Dead letters are kept for this long after they were requeued; every other one stays.
     pub letters_s: i64,
 }
 

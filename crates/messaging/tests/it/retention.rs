@@ -106,7 +106,7 @@ async fn inbox_rows_are_forgotten_after_their_time() {
 }
 
 #[tokio::test]
-async fn dead_letters_are_forgotten_some_time_after_somebody_has_decided_about_them() {
+async fn dead_letters_are_forgotten_some_time_after_they_were_requeued_and_never_before() {
     let (probe, _calls) = Probe::good();
     let platform = platform(one_lane(), consumer(probe)).await;
     let owner = platform.database().owner().await;
@@ -115,23 +115,21 @@ async fn dead_letters_are_forgotten_some_time_after_somebody_has_decided_about_t
             "INSERT INTO onceward.dead_letters (event_id, tenant_id, queue, consumer, event_type, version, correlation_id, reason,
                  attempts, dead_at, message)
              SELECT gen_random_uuid(), 'acme', 'work', 'worker', 'job.done', 1, 'c', 'malformed', 1, now() - age * interval '1 hour', '{}'
-             FROM unnest(ARRAY[5, 4, 3, 0]) AS age;
-             SELECT onceward.quarantine(ARRAY(SELECT id FROM onceward.dead_letters WHERE id <> 1), 'paper', 'olga', 'torn');
-             ALTER TABLE onceward.dead_letter_act DISABLE TRIGGER append_only;
-             UPDATE onceward.dead_letter_act SET at = now() - interval '2 hours' WHERE dead_letter_id <> 3",
+             FROM unnest(ARRAY[6, 5, 4, 3, 0]) AS age;
+             SELECT onceward.quarantine(ARRAY[2]::bigint[], 'paper', 'olga', 'torn');
+             INSERT INTO onceward.dead_letter_act (dead_letter_id, act, actor, why, at)
+             VALUES (3, 'requeued', 'olga', 'mended', now() - interval '2 hours'), (4, 'requeued', 'olga', 'mended', now()),
+                 (5, 'requeued', 'olga', 'mended', now());
+             UPDATE onceward.dead_letters SET status = 'requeued' WHERE id > 2",
         )
         .await
-        .expect("one that nobody looked at, and three that are quarantined");
+        .expect("one that nobody looked at, one in quarantine, and three that were requeued");
     let keep = Retention { letters_s: 3_600, ..Retention::default() };
     assert_eq!(sweep(platform.db(), keep).await.expect("it sweeps").letters, 1);
     let left = owner.query("SELECT id FROM onceward.dead_letters ORDER BY id", &[]).await.expect("letters");
     let left: Vec<i64> = left.iter().map(|row| row.get(0)).collect();
-    assert_eq!(
-        left,
-        [1, 3, 4],
-        "gone is what was decided long ago; left are the undecided, the decision of today, and the young"
-    );
-    assert_eq!(count(&owner, "SELECT count(*) FROM onceward.dead_letter_act").await, 3, "history");
+    assert_eq!(left, [1, 2, 4, 5], "gone is what was requeued long ago");
+    assert_eq!(count(&owner, "SELECT count(*) FROM onceward.dead_letter_act").await, 4, "history");
 }
 
 #[tokio::test]
