@@ -9,8 +9,9 @@ use tokio::sync::Notify;
 /// A task that is not needed looks this often whether it is: those that are may be held up.
 const SPARE_LOOKS: Duration = Duration::from_secs(1);
 
-/// How many of a relay's tasks are at work: all of them at first, when nobody knows how much there is. While there is little to carry, one of them carries it all: turns and requests
-/// to the bus are dear, and what two carry apart one carries for half the price.
+/// How many of a relay's tasks are at work: all of them at first, when nobody knows how much there is. While there is little to
+/// carry, one of them carries it all: turns and requests to the bus are dear, and what two carry apart one carries for half the
+/// price.
 pub(crate) struct Crew {
     at_work: AtomicUsize,
     tasks: usize,
