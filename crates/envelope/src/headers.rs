@@ -16,7 +16,7 @@ pub const TRACEPARENT: &str = "traceparent";
 /// As many headers as a message of ours usually has, and as much text.
 const USUAL: (usize, usize) = (8, 256);
 
-/// Names and values, in one piece of memory: a relay makes them for every message.
+/// Names and values; all values are one text, because a relay makes them for every message.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Headers {
     /// Each name, and where its value ends in `values`.

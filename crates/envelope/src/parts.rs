@@ -127,10 +127,7 @@ pub fn append_time(time: &Timestamp, text: &mut String) {
 fn append_schema(name: &str, version: u16, text: &mut String) {
     text.push_str(name);
     text.push_str(".v");
-    match u8::try_from(version) {
-        Ok(digit @ 0..=9) => text.push(char::from(b'0' + digit)),
-        _ => text.push_str(&version.to_string()),
-    }
+    text.push_str(&version.to_string());
 }
 
 /// A JSON object on its way into bytes.

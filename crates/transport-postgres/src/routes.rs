@@ -1,7 +1,7 @@
 //! From topic to lanes, by the topology as it is declared in the database.
 
 use crate::{
-    hash::KeyHash,
+    hash::{KeyHash, Places},
     lanes::Lane,
     store,
     wake::{LanePlace, Wakes},
@@ -12,10 +12,7 @@ use onceward_topology::{ExchangeKind, Queue, Topic, pattern};
 use onceward_transport::{BusKind, TransportError};
 use std::{
     collections::HashMap,
-    sync::{
-        Arc, RwLock,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::{Arc, RwLock},
 };
 
 /// A queue as declared.
@@ -44,9 +41,6 @@ pub struct RouteTable {
 /// The queue in which messages wait for the relay.
 pub const OUTBOX: &str = "@outbox";
 
-/// As many messages without a key as go to one lane of the outbox before the next one has its turn.
-const SIDE_BY_SIDE: u32 = 256;
-
 type LaneKey = (i32, TenantId, i16, i16);
 
 /// The routes, read at first use and again when they have changed.
@@ -54,22 +48,17 @@ pub struct Routes {
     db: Db,
     table: RwLock<Option<Arc<RouteTable>>>,
     lanes: RwLock<HashMap<LaneKey, i32>>,
-    without_key: AtomicU32,
+    places: Places,
 }
 
 impl Routes {
     pub(crate) fn new(db: Db) -> Self {
-        let (table, lanes, without_key) = (RwLock::default(), RwLock::default(), AtomicU32::new(rand::random()));
-        Self { db, table, lanes, without_key }
+        Self { db, table: RwLock::default(), lanes: RwLock::default(), places: Places::new() }
     }
 
-    /// The place of a message. Without a key it may have any. Readers of a queue may be slow, so there each gets another; a
-    /// relay is not, and reads faster what lies side by side.
+    /// The place of a message that is published now.
     pub(crate) fn place(&self, table: &RouteTable, tenant: &TenantId, key: Option<&str>) -> KeyHash {
-        if key.is_none() && table.relayed() {
-            return KeyHash::any(self.without_key.fetch_add(1, Ordering::Relaxed) / SIDE_BY_SIDE);
-        }
-        KeyHash::of_optional(tenant.as_str(), key)
+        self.places.next(tenant.as_str(), key, table.relayed())
     }
 
     /// Forgets the table: a publish found that the topology has changed.
