@@ -12,11 +12,15 @@ use crate::{
     CommitBuffer, Connection, DbError, Scope, Stage,
     pipeline::{Broken, pipeline},
 };
-use futures_util::future::{BoxFuture, join};
+use futures_util::{
+    TryStreamExt,
+    future::{BoxFuture, join},
+};
 use onceward_envelope::TenantId;
 use std::{
     any::Any,
     future::Future,
+    pin::pin,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
@@ -98,6 +102,26 @@ impl Tx {
         self.after_prelude(async {
             let statement = connection.prepare(sql).await?;
             connection.run(&statement, params).await
+        })
+        .await
+    }
+
+    /// Runs a query and hands over its rows as they come: many are not in memory together.
+    pub async fn query_each(
+        &self,
+        sql: &'static str,
+        params: &[&(dyn ToSql + Sync)],
+        mut each: impl FnMut(Row),
+    ) -> Result<(), DbError> {
+        let connection = self.connection();
+        self.after_prelude(async {
+            let statement = connection.prepare(sql).await?;
+            let rows = connection.client.query_raw(&statement, params.iter().copied()).await?;
+            let mut rows = pin!(rows);
+            while let Some(row) = rows.try_next().await? {
+                each(row);
+            }
+            Ok(())
         })
         .await
     }

@@ -18,9 +18,11 @@ pub mod inbox;
 pub mod landing;
 pub mod measure;
 pub mod outbox;
+mod portion;
 pub mod relay;
 pub mod schedule;
 mod store;
+mod ways;
 
 pub use consumer::{AnyHandler, BatchHandler, Consumer, Handler, InBatch, LeasedHandler, Mode};
 pub use event::{Event, Received};

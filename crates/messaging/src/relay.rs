@@ -7,19 +7,21 @@
 use crate::{
     consumer::worker::{IDLE_WAIT, Pause},
     crew::Crew,
-    measure, store,
+    measure,
+    portion::Portion,
+    store,
+    ways::KnownWays,
 };
 use jiff::Timestamp;
 use onceward_db::{Db, DbError};
 use onceward_resilience::{Breaker, BreakerSettings, Pass};
-use onceward_topology::{InvalidTopic, Jitter, RetryPolicy, Topic, Topology};
-use onceward_transport::{Broker, BrokerError, DeadReason, Parcel, Settlement, TransportError, Verdict};
+use onceward_topology::{Jitter, RetryPolicy, Topology};
+use onceward_transport::{Broker, BrokerError, DeadReason, Settlement, TransportError, Verdict};
 use onceward_transport_postgres::{
     PostgresTransport,
-    carry::{Outbox, OutboxTurn, Waiting},
+    carry::{Carried, Outbox, OutboxTurn},
 };
 use std::{
-    collections::HashMap,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
@@ -45,7 +47,7 @@ const GATHER: Duration = Duration::from_millis(20);
 /// How a relay works.
 #[derive(Clone, Copy, Debug)]
 pub struct RelayConfig {
-    /// Messages published together at most.
+    /// Messages published together at most; fewer if they are heavy.
     pub batch: usize,
     /// Batches on their way at the same time.
     pub tasks: usize,
@@ -61,15 +63,6 @@ impl RelayConfig {
         RetryPolicy::exponential(self.attempts).jitter(Jitter::Equal)
     }
 }
-
-/// Topics by their text, as the one task knows them that found them; and whether somebody reads there.
-#[derive(Default)]
-struct Ways(HashMap<String, Way>);
-
-type Way = (Arc<Topic>, bool);
-
-/// Topics that are known at most. A routing key may hold an id, so there is no end of them.
-const MOST_WAYS: usize = 4_096;
 
 /// Carries messages from the outbox to a broker.
 pub struct Relay {
@@ -143,12 +136,13 @@ impl Relay {
 
     async fn carry_on(self: Arc<Self>, task: usize, outbox: Arc<Outbox>, stop: CancellationToken) {
         let mut pause = Pause::default();
-        let mut ways = Ways::default();
+        let mut ways = KnownWays::new(self.topology.clone());
+        let mut portion = Portion::new(self.config.batch);
         while !stop.is_cancelled() {
             if !self.bus_is_there(&stop).await {
                 continue;
             }
-            match outbox.take(self.config.batch, self.crew.at_work()).await {
+            match outbox.take(portion.next(), self.crew.at_work(), &mut ways).await {
                 // Who hears that there is something must look, so only those wait here who will.
                 Ok(None) if self.crew.needs(task) => {
                     tokio::select! { () = outbox.wait(IDLE_WAIT) => {}, () = stop.cancelled() => {} }
@@ -157,7 +151,7 @@ impl Relay {
                 Ok(Some(turn)) => {
                     let few = turn.messages().len() < self.config.batch / FEW;
                     self.crew.change(few);
-                    match self.carry(turn, &mut ways).await {
+                    match self.carry(turn, &mut portion).await {
                         Ok(()) => pause.reset(),
                         Err(error) => pause.after("relay", &error, &stop).await,
                     }
@@ -208,21 +202,12 @@ impl Relay {
     }
 
     /// Publishes a turn's messages and writes down what became of each.
-    async fn carry(&self, turn: OutboxTurn, ways: &mut Ways) -> Result<(), TransportError> {
-        let mut settlements: Vec<Option<Settlement>> = Vec::with_capacity(turn.messages().len());
-        let mut parcels = Vec::with_capacity(turn.messages().len());
-        for message in turn.messages() {
-            match self.pack(message, ways) {
-                Ok(parcel) => {
-                    parcels.push(parcel);
-                    settlements.push(None);
-                }
-                Err(error) => settlements.push(Some(Settlement::Dead { reason: DeadReason::Malformed, error })),
-            }
-        }
-        measure::fetched(settlements.len());
-        let published = tokio::time::timeout(self.config.patience, self.broker.publish(parcels)).await;
-        let published = published.unwrap_or_else(|_| {
+    async fn carry(&self, mut turn: OutboxTurn, portion: &mut Portion) -> Result<(), TransportError> {
+        let parcels = turn.take_parcels();
+        measure::fetched(parcels.len());
+        portion.weighed(parcels.len(), parcels.iter().map(|parcel| parcel.body.len()).sum());
+        let publish = self.broker.publish(parcels);
+        let published = tokio::time::timeout(self.config.patience, publish).await.unwrap_or_else(|_| {
             Err(BrokerError::Unavailable(format!("no answer within {} ms", self.config.patience.as_millis())))
         });
         let verdicts = match published {
@@ -238,43 +223,20 @@ impl Relay {
             }
         };
         let mut verdicts = verdicts.into_iter();
-        let settlements: Vec<Settlement> = settlements
-            .into_iter()
-            .zip(turn.messages())
-            .map(|(decided, message)| decided.unwrap_or_else(|| self.settlement(message, verdicts.next())))
-            .collect();
-        measure::relayed(&settlements, turn.messages().first().map(Waiting::published_at), Timestamp::now());
+        let settlements: Vec<Settlement> =
+            turn.messages().iter().map(|message| self.settlement(message, verdicts.next())).collect();
+        measure::relayed(&settlements, turn.messages().first().map(Carried::published_at), Timestamp::now());
         turn.settle(&settlements).await
     }
 
-    fn pack(&self, message: &Waiting, ways: &mut Ways) -> Result<Parcel, String> {
-        let (topic, has_readers) = match ways.0.get(message.topic()) {
-            Some(way) => way.clone(),
-            None => self.find_way(message.topic(), ways).map_err(|error| error.to_string())?,
-        };
-        message.pack(topic, has_readers)
-    }
-
-    fn find_way(&self, text: &str, ways: &mut Ways) -> Result<Way, InvalidTopic> {
-        let topic: Topic = text.parse()?;
-        let readers = self.topology.route(&topic.exchange, &topic.routing_key).map_or(0, |queues| queues.len());
-        let way = (Arc::new(topic), readers > 0);
-        if ways.0.len() >= MOST_WAYS {
-            ways.0.clear();
-        }
-        ways.0.insert(text.to_owned(), way.clone());
-        Ok(way)
-    }
-
-    fn settlement(&self, message: &Waiting, verdict: Option<Verdict>) -> Settlement {
+    fn settlement(&self, message: &Carried, verdict: Option<Verdict>) -> Settlement {
         let error = match verdict {
             Some(Verdict::Accepted) => return Settlement::Done,
             Some(Verdict::Refused(error)) => error,
             None => "the bus did not answer for it".to_owned(),
         };
         tracing::warn!(
-            bus = self.broker.name(), event_id = %message.event_id(), event_type = message.event_name(),
-            topic = message.topic(), attempt = message.attempt(), error, "the bus refused a message"
+            bus = self.broker.name(), event_id = %message.event_id(), topic = %message.topic(), attempt = message.attempt(), error, "the bus refused a message"
         );
         match self.config.refusals().delay_ms(message.attempt(), rand::random()) {
             Some(delay_ms) => Settlement::Retry { after: Duration::from_millis(delay_ms), error },

@@ -5,7 +5,7 @@ use crate::{
     lanes::{Lane, LaneBook},
     lease,
     routes::DeclaredQueue,
-    rows::{self, Message},
+    rows::{Message, Reader},
     scout::{self, LINGER, Scout},
     store,
     turn::LaneTurn,
@@ -140,6 +140,7 @@ impl LaneQueue {
         &self,
         limit: usize,
         sharers: usize,
+        guide: &mut M::Guide,
     ) -> Result<Option<LaneTurn<M>>, TransportError> {
         let lanes = self.shared.pick(sharers, self.config.lanes_per_turn.min(limit.max(1)));
         if lanes.is_empty() {
@@ -149,8 +150,9 @@ impl LaneQueue {
         let per_lane = i32::try_from((limit / guard.lanes.len()).max(1)).unwrap_or(i32::MAX);
         let ids: Vec<i32> = guard.lanes.iter().map(|lane| lane.id).collect();
         let tx = self.db.begin(Scope::platform("onceward")).await?;
-        let rows = tx.query(store::TAKE_TURNS, &[&ids, &per_lane]).await?;
-        let read = rows::read(rows, &guard.lanes)?;
+        let mut reader = Reader::new(&guard.lanes, guide);
+        tx.query_each(store::TAKE_TURNS, &[&ids, &per_lane], |row| reader.add(row)).await?;
+        let read = reader.finish()?;
         let turn = LaneTurn::new(self, tx, guard, read, per_lane);
         turn.or_nothing().await
     }
@@ -230,7 +232,7 @@ impl Drop for LaneGuard {
 #[async_trait]
 impl Intake for LaneQueue {
     async fn take(&self, limit: usize) -> Result<Option<Box<dyn Turn>>, TransportError> {
-        let Some(turn) = self.begin_turn::<Delivery>(limit, self.subscription.concurrency).await? else {
+        let Some(turn) = self.begin_turn::<Delivery>(limit, self.subscription.concurrency, &mut ()).await? else {
             return Ok(None);
         };
         if self.subscription.isolate_killers {
@@ -240,7 +242,7 @@ impl Intake for LaneQueue {
     }
 
     async fn lease(&self, limit: usize, lease: Duration) -> Result<Vec<Leased>, TransportError> {
-        match self.begin_turn(limit, self.subscription.concurrency).await? {
+        match self.begin_turn(limit, self.subscription.concurrency, &mut ()).await? {
             Some(turn) => lease::lease_turn(self, turn, lease).await,
             None => Ok(Vec::new()),
         }

@@ -80,7 +80,10 @@ impl Origin {
 
 /// What a turn makes of a message's row.
 pub(crate) trait Message: Send + Sync + Sized {
-    fn read(row: Row, origin: Origin) -> Result<Self, Unreadable>;
+    /// Who must be asked to make it.
+    type Guide: ?Sized;
+
+    fn read(row: Row, origin: Origin, guide: &mut Self::Guide) -> Result<Self, Unreadable>;
 
     /// It was handled so much more often, as far as starts of its turn tell.
     fn add_attempts(&mut self, more: u32);
@@ -90,7 +93,9 @@ pub(crate) trait Message: Send + Sync + Sized {
 }
 
 impl Message for Delivery {
-    fn read(row: Row, origin: Origin) -> Result<Self, Unreadable> {
+    type Guide = ();
+
+    fn read(row: Row, origin: Origin, (): &mut ()) -> Result<Self, Unreadable> {
         let delivery = Stored::read(&row, &origin).and_then(|stored| stored.delivery(&origin));
         delivery.map_err(|error| Unreadable::new(error, &row, &origin))
     }
@@ -186,36 +191,56 @@ pub(crate) struct Read<M> {
     pub found: Vec<Found<M>>,
 }
 
-pub(crate) fn read<M: Message>(rows: Vec<Row>, lanes: &[Lane]) -> Result<Vec<Read<M>>, TransportError> {
-    read_all(rows, lanes).ok_or_else(|| {
-        TransportError::Malformed("a lane's place cannot be read; is the server newer than this program?".into())
-    })
+/// Reads the rows as they come.
+pub(crate) struct Reader<'a, M: Message> {
+    lanes: &'a [Lane],
+    guide: &'a mut M::Guide,
+    read: Vec<(i32, AboutLane, Vec<Found<M>>)>,
+    taken_after: Option<u64>,
+    /// Where in `read` the last message went.
+    last: usize,
+    stranger: bool,
 }
 
-fn read_all<M: Message>(mut rows: Vec<Row>, lanes: &[Lane]) -> Option<Vec<Read<M>>> {
-    let taken_after = match rows.pop_if(|row| row.get::<_, Option<i32>>(column::LANE_ID).is_none()) {
-        Some(row) => Some(about::<AboutReader>(&row)?.xid.parse().ok()?),
-        None => None,
-    };
-    let mut all: Vec<Read<M>> = Vec::new();
-    let mut last = 0;
-    for row in rows {
-        let lane_id: i32 = row.get(column::LANE_ID);
+impl<'a, M: Message> Reader<'a, M> {
+    pub(crate) fn new(lanes: &'a [Lane], guide: &'a mut M::Guide) -> Self {
+        Self { lanes, guide, read: Vec::with_capacity(lanes.len()), taken_after: None, last: 0, stranger: false }
+    }
+
+    pub(crate) fn add(&mut self, row: Row) {
+        self.stranger |= self.try_add(row).is_none();
+    }
+
+    fn try_add(&mut self, row: Row) -> Option<()> {
+        let Some(lane_id) = row.get::<_, Option<i32>>(column::LANE_ID) else {
+            self.taken_after = Some(about::<AboutReader>(&row)?.xid.parse().ok()?);
+            return Some(());
+        };
         let Some(seq) = row.get(column::SEQ) else {
-            all.push(Read { head: head(lane_id, &row, taken_after)?, found: Vec::new() });
-            continue;
+            self.read.push((lane_id, about(&row)?, Vec::new()));
+            return Some(());
         };
         // Messages of one lane come in a row.
-        if all.get(last)?.head.lane_id != lane_id {
-            last = all.iter().position(|read| read.head.lane_id == lane_id)?;
+        if self.read.get(self.last)?.0 != lane_id {
+            self.last = self.read.iter().position(|(lane, ..)| *lane == lane_id)?;
         }
-        let lane = lanes.iter().find(|lane| lane.id == lane_id)?;
-        all[last].found.push(found(row, lane, seq)?);
+        let lane = self.lanes.iter().find(|lane| lane.id == lane_id)?;
+        let found = found(row, lane, seq, self.guide)?;
+        self.read[self.last].2.push(found);
+        Some(())
     }
-    Some(all)
+
+    pub(crate) fn finish(self) -> Result<Vec<Read<M>>, TransportError> {
+        let taken_after = self.taken_after;
+        let lane = |(lane_id, about, found)| Some(Read { head: head(lane_id, &about, taken_after)?, found });
+        let all: Option<_> = self.read.into_iter().map(lane).collect();
+        all.filter(|_| !self.stranger).ok_or_else(|| {
+            TransportError::Malformed("a lane's place cannot be read; is the server newer than this program?".into())
+        })
+    }
 }
 
-fn found<M: Message>(row: Row, lane: &Lane, seq: i64) -> Option<Found<M>> {
+fn found<M: Message>(row: Row, lane: &Lane, seq: i64, guide: &mut M::Guide) -> Option<Found<M>> {
     let Json(about) = row.try_get::<_, Option<_>>(column::ABOUT).ok()?.unwrap_or_default();
     let AboutMessage { tenant_id, late, blocked, aside } = about;
     let mut origin = Origin {
@@ -232,18 +257,17 @@ fn found<M: Message>(row: Row, lane: &Lane, seq: i64) -> Option<Found<M>> {
         let attempt = u32::try_from(attempts + i32::from(rescued) + 1).unwrap_or(1);
         origin = Origin { attempt, first_error, first_failed_at, ..origin };
     }
-    Some(Found { place, message: M::read(row, origin) })
+    Some(Found { place, message: M::read(row, origin, guide) })
 }
 
-fn head(lane_id: i32, row: &Row, taken_after: Option<u64>) -> Option<LaneHead> {
-    let AboutLane { turn, last_seq, open_xids, open_floors, careful_until, starts, snapshot } = about(row)?;
+fn head(lane_id: i32, about: &AboutLane, taken_after: Option<u64>) -> Option<LaneHead> {
     Some(LaneHead {
         lane_id,
-        turn,
-        cursor: LaneCursor::from_columns(last_seq, &open_xids, &open_floors)?,
-        careful_until,
-        starts,
-        snapshot: Snapshot::parse(&snapshot, taken_after)?,
+        turn: about.turn,
+        cursor: LaneCursor::from_columns(about.last_seq, &about.open_xids, &about.open_floors)?,
+        careful_until: about.careful_until,
+        starts: about.starts,
+        snapshot: Snapshot::parse(&about.snapshot, taken_after)?,
     })
 }
 

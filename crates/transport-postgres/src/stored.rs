@@ -31,7 +31,7 @@ pub(crate) struct Stored<'r> {
     correlation_id: IdText<'r>,
     causation_id: Option<&'r str>,
     actor: Option<Actor>,
-    trace: Option<TraceContext>,
+    pub trace: Option<TraceContext>,
     extensions: Map<String, Value>,
     payload: &'r str,
 }

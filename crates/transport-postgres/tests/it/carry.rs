@@ -4,7 +4,7 @@ use crate::database::{bus, database_on, publish};
 use onceward_testkit::{PATIENCE, TestDb};
 use onceward_transport::{BusKind, DeadReason, Parcel, Settlement, Subscription, Transport, wire};
 use onceward_transport_postgres::{
-    carry::{Outbox, Waiting},
+    carry::{Outbox, Way, Ways},
     routes::OUTBOX,
 };
 use serde_json::{Value, json};
@@ -22,8 +22,7 @@ async fn the_outbox_tells_what_is_published_what_waits_and_what_was_refused() {
     }
     assert_eq!(told(&owner).await, [(0, false), (0, false), (0, false)]);
     let refused = || Settlement::Retry { after: Duration::from_secs(3600), error: "too large".into() };
-    carry_all(&database, |parcel| if parcel.is_ok_and(|one| number(&one) == 1) { refused() } else { Settlement::Done })
-        .await;
+    carry_all(&database, |parcel| if number(&parcel) == 1 { refused() } else { Settlement::Done }).await;
     let mut seen = told(&owner).await;
     seen.sort_unstable();
     assert_eq!(seen, [(1, false), (1, true), (1, true)], "one was refused and waits, two are published");
@@ -65,7 +64,7 @@ async fn a_parcel_is_what_the_whole_message_would_make() {
     assert_eq!(whole.len(), 12);
     let mut packed = Vec::new();
     carry_all(&database, |parcel| {
-        packed.push(parcel.expect("it can be packed"));
+        packed.push(parcel);
         Settlement::Done
     })
     .await;
@@ -84,11 +83,14 @@ async fn what_nobody_could_read_is_put_away_as_it_is_and_its_neighbours_are_carr
     }
     let garble = "UPDATE onceward.message_log SET event_type = 'no such..name' WHERE payload->>'n' = '1'";
     owner.batch_execute(garble).await.expect("it is garbled");
-    carry_all(&database, |parcel| match parcel {
-        Ok(_) => Settlement::Done,
-        Err(error) => Settlement::Dead { reason: DeadReason::Malformed, error },
+    let mut carried = Vec::new();
+    carry_all(&database, |parcel| {
+        carried.push(number(&parcel));
+        Settlement::Done
     })
     .await;
+    carried.sort_unstable();
+    assert_eq!(carried, [0, 2]);
     let letters = "SELECT count(*) FROM onceward.dead_letters
                    WHERE reason = 'malformed' AND event_type = 'no such..name' AND tenant_id = 'acme'
                        AND message->>'payload' = '{\"n\": 1}' AND last_error LIKE '%event type%'";
@@ -107,13 +109,10 @@ async fn a_parcel_keeps_its_tenant_and_version_also_where_they_are_not_the_usual
                    UPDATE onceward.message_log SET tenant_id = 'no tenant' WHERE payload->>'n' = '2'";
     owner.batch_execute(unusual).await.expect("a service in another language wrote them");
     let mut carried = Vec::new();
-    carry_all(&database, |parcel| match parcel {
-        Ok(parcel) => {
-            let body: Value = serde_json::from_slice(&parcel.body).expect("the body is JSON");
-            carried.push((number(&parcel), body["tenantId"].clone(), body["version"].clone()));
-            Settlement::Done
-        }
-        Err(error) => Settlement::Dead { reason: DeadReason::Malformed, error },
+    carry_all(&database, |parcel| {
+        let body: Value = serde_json::from_slice(&parcel.body).expect("the body is JSON");
+        carried.push((number(&parcel), body["tenantId"].clone(), body["version"].clone()));
+        Settlement::Done
     })
     .await;
     carried.sort_by_key(|(number, ..)| *number);
@@ -121,6 +120,35 @@ async fn a_parcel_keeps_its_tenant_and_version_also_where_they_are_not_the_usual
     let letter =
         "SELECT count(*) FROM onceward.dead_letters WHERE tenant_id = 'no tenant' AND last_error LIKE '%tenant id%'";
     assert_eq!(count(&owner, letter).await, 1);
+}
+
+#[tokio::test]
+async fn what_the_bus_does_not_want_is_put_away_whole_however_deep_it_is() {
+    let database = database_on(BusKind::RabbitMq).await;
+    let owner = database.owner().await;
+    let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let headers = json!({"traceparent": trace, "actor": {"userId": "u"}, "extensions": {"a": [1]}});
+    let enqueue = "SELECT onceward.enqueue('acme', 'things:thing', 'thing.happened.v1', $1, 'key ' || $2, 'k', 'story', 'cause', $3)";
+    for (name, payload) in [("flat", json!({"n": 1})), ("deep", json!({"n": deep}))] {
+        owner.execute(enqueue, &[&payload, &name, &headers]).await.expect("it is published");
+    }
+    let refused = || Settlement::Dead { reason: DeadReason::RefusedByBus, error: "too large".into() };
+    carry_all(&database, |_| refused()).await;
+    let letters = "SELECT reason, event_type, ordering_key, correlation_id, message->>'topic',
+                       message->'headers', coalesce(message->>'payload', message->>'body')
+                   FROM onceward.dead_letters ORDER BY reason DESC";
+    let letters: Vec<_> = owner.query(letters, &[]).await.expect("can be asked").iter().map(told_of_letter).collect();
+    let known = ["thing.happened", "k", "story", "things:thing"];
+    let [flat, nested] = &letters[..] else { panic!("two letters, not {letters:?}") };
+    assert_eq!(flat, &([&["refused_by_bus"][..], &known].concat().join(" "), Some(headers), "{\"n\": 1}".to_owned()));
+    assert_eq!(nested.0, [&["malformed"][..], &known].concat().join(" "));
+    assert!(nested.2.contains(&deep.to_string()) && nested.2.contains("\"userId\":\"u\""), "nothing of it is lost");
+}
+
+fn told_of_letter(row: &tokio_postgres::Row) -> (String, Option<Value>, String) {
+    let words: Vec<String> = (0..5).map(|column| row.get(column)).collect();
+    (words.join(" "), row.get(5), row.get(6))
 }
 
 /// Attempts and whether it is published, for each row.
@@ -138,22 +166,25 @@ fn number(parcel: &Parcel) -> i64 {
     body["payload"]["n"].as_i64().expect("a number")
 }
 
-fn pack(message: &Waiting) -> Result<Parcel, String> {
-    let topic = message.topic().parse().expect("a topic");
-    message.pack(Arc::new(topic), true)
+/// Every topic is one, and somebody reads there.
+struct AnyWay;
+
+impl Ways for AnyWay {
+    fn find(&mut self, topic: &str) -> Result<Way, String> {
+        Ok((Arc::new(topic.parse().map_err(|error| format!("{error}"))?), true))
+    }
 }
 
 /// Takes what waits until nothing does; the bus says what `verdict` says.
-async fn carry_all(database: &TestDb, mut verdict: impl FnMut(Result<Parcel, String>) -> Settlement) {
+async fn carry_all(database: &TestDb, mut verdict: impl FnMut(Parcel) -> Settlement) {
     let owner = database.owner().await;
     let outbox = Outbox::open(&bus(database), 1).await.expect("the outbox is a queue");
     let waiting = "SELECT depth FROM onceward.queue_stats(1000) WHERE queue = '@outbox'";
     let carrying = async {
         while count(&owner, waiting).await > 0 {
-            match outbox.take(10, 1).await.expect("a turn can be taken") {
-                Some(turn) => {
-                    let settlements: Vec<Settlement> =
-                        turn.messages().iter().map(|message| verdict(pack(message))).collect();
+            match outbox.take(10, 1, &mut AnyWay).await.expect("a turn can be taken") {
+                Some(mut turn) => {
+                    let settlements: Vec<Settlement> = turn.take_parcels().into_iter().map(&mut verdict).collect();
                     turn.settle(&settlements).await.expect("it is settled");
                 }
                 None => outbox.wait(A_MOMENT).await,
