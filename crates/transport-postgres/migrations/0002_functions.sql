@@ -1,7 +1,8 @@
 -- The narrow functions through which the engine crosses tenants. They run as the owner; the application role can call
 -- them and cannot touch the tables below them.
 --
--- Advisory locks: class 19011 is a bucket of ordering keys (held by publishers until commit), class 19012 a lane.
+-- Advisory locks: class 19011 is a bucket of ordering keys (held by publishers until commit), class 19012 a lane, class 19013 the
+-- id of a transaction that will append nothing.
 
 -- Appends messages. Locks come before sequence numbers, so the numbers of one key are in commit order; the
 -- transaction's id comes before both, so that a reader's snapshot tells which numbers may still appear.
@@ -192,13 +193,21 @@ CREATE FUNCTION onceward.next_due_ms(p_queue int) RETURNS bigint
     FROM onceward.deferred d WHERE d.queue_id = p_queue AND d.due_at IS NOT NULL
 $$;
 
+-- The lower half of an id, as advisory locks have room for.
+CREATE FUNCTION onceward.low_half(p_xid xid8) RETURNS int
+    LANGUAGE sql IMMUTABLE
+    AS $$ SELECT (p_xid::text::bigint << 32 >> 32)::int $$;
+
 -- Takes turns in those of the given lanes that nobody else is in. First comes a row for each lane, without a seq (`about`:
--- where the lane stands, and the snapshot it was read with); then what can be handled: put aside and due, late, and new;
--- last, if anything was found, a row without a lane (`about`: an id taken after the reading). Every column that is not NULL
--- costs, and messages that are new, of the lane's own tenant, in their first version and have nobody before them are nearly all
--- there are. What is to say of others is in `about`, and version 1 is NULL.
+-- where the lane stands, the snapshot it was read with, and an id taken right after it); then what can be handled: put aside and
+-- due, late, and new. Every column that is not NULL costs, and messages that are new, of the lane's own tenant, in their first
+-- version and have nobody before them are nearly all there are. What is to say of others is in `about`, and version 1 is NULL.
 -- Locking and reading are two statements because the reading needs a snapshot taken after the lock.
-CREATE FUNCTION onceward.take_turns(p_lanes int[], p_limit int)
+--
+-- The snapshot does not list open transactions from its xmax on. An id taken after it bounds them from above, and the sooner it is
+-- taken, the fewer are between the two. Whoever is open is searched for late messages when it has ended. A turn that is `p_quiet`
+-- will append none and says so by a lock on its id, so the others of its kind need not search: their locks are `quiet`.
+CREATE FUNCTION onceward.take_turns(p_lanes int[], p_limit int, p_quiet boolean)
     RETURNS TABLE (
         lane_id int, about json, seq bigint, created_at timestamptz, occurred_at timestamptz, id uuid,
         version smallint, event_type text, topic text, ordering_key text, idempotency_key text,
@@ -208,7 +217,6 @@ CREATE FUNCTION onceward.take_turns(p_lanes int[], p_limit int)
     AS $$
 DECLARE
     v_locked int[];
-    v_rows   int;
 BEGIN
     v_locked := ARRAY(SELECT l FROM unnest(p_lanes) AS l WHERE pg_try_advisory_xact_lock(19012, l));
     RETURN QUERY
@@ -222,7 +230,10 @@ BEGIN
         LEFT JOIN LATERAL (SELECT t.* FROM onceward.lane_turn t WHERE t.lane_id = l.id ORDER BY t.turn DESC LIMIT 1) c ON true)
     SELECT p.lane_id,
            json_build_object('turn', p.turn, 'last_seq', p.last_seq, 'open_xids', p.open_xids::text, 'open_floors', p.open_floors,
-               'careful_until', p.careful_until, 'starts', coalesce(s.starts, 0), 'snapshot', pg_current_snapshot()::text),
+               'careful_until', p.careful_until, 'starts', coalesce(s.starts, 0), 'snapshot', pg_current_snapshot()::text,
+               'xid', pg_current_xact_id()::text,
+               'quiet', CASE WHEN p_quiet AND pg_try_advisory_xact_lock(19013, onceward.low_half(pg_current_xact_id())) THEN
+                   ARRAY(SELECT k.objid::bigint FROM pg_locks k WHERE k.locktype = 'advisory' AND k.classid = 19013 AND k.objsubid = 2) END),
            NULL::bigint, NULL::timestamptz, NULL::timestamptz, NULL::uuid, NULL::smallint, NULL, NULL, NULL,
            NULL, NULL::uuid, NULL, NULL, NULL::json, NULL::json
     FROM place p LEFT JOIN onceward.turn_start s ON s.lane_id = p.lane_id AND s.turn = p.turn + 1
@@ -266,13 +277,6 @@ BEGIN
     FROM place p
     CROSS JOIN LATERAL (
         SELECT * FROM onceward.message_log m WHERE m.lane_id = p.lane_id AND m.seq > p.last_seq ORDER BY m.seq LIMIT p_limit) m;
-    -- The snapshot does not list open transactions from its xmax on. An id taken now bounds them from above.
-    GET DIAGNOSTICS v_rows = ROW_COUNT;
-    IF v_rows > cardinality(v_locked) THEN
-        RETURN QUERY
-        SELECT NULL::int, json_build_object('xid', pg_current_xact_id()::text), NULL::bigint, NULL::timestamptz, NULL::timestamptz,
-               NULL::uuid, NULL::smallint, NULL, NULL, NULL, NULL, NULL::uuid, NULL, NULL, NULL::json, NULL::json;
-    END IF;
 END
 $$;
 

@@ -118,6 +118,7 @@ impl Carried {
 
 impl Message for Carried {
     type Guide = dyn Ways;
+    const QUIET: bool = true;
 
     fn read(row: Row, origin: Origin, ways: &mut Self::Guide) -> Result<Self, Unreadable> {
         let packed = Stored::read(&row, &origin).and_then(|stored| {

@@ -151,7 +151,7 @@ impl LaneQueue {
         let ids: Vec<i32> = guard.lanes.iter().map(|lane| lane.id).collect();
         let tx = self.db.begin(Scope::platform("onceward")).await?;
         let mut reader = Reader::new(&guard.lanes, guide);
-        tx.query_each(store::TAKE_TURNS, &[&ids, &per_lane], |row| reader.add(row)).await?;
+        tx.query_each(store::TAKE_TURNS, &[&ids, &per_lane, &M::QUIET], |row| reader.add(row)).await?;
         let read = reader.finish()?;
         let turn = LaneTurn::new(self, tx, guard, read, per_lane);
         turn.or_nothing().await

@@ -82,6 +82,8 @@ impl Origin {
 pub(crate) trait Message: Send + Sync + Sized {
     /// Who must be asked to make it.
     type Guide: ?Sized;
+    /// Whether a turn of such messages appends none, so that nobody has to wait for its end.
+    const QUIET: bool;
 
     fn read(row: Row, origin: Origin, guide: &mut Self::Guide) -> Result<Self, Unreadable>;
 
@@ -94,6 +96,7 @@ pub(crate) trait Message: Send + Sync + Sized {
 
 impl Message for Delivery {
     type Guide = ();
+    const QUIET: bool = false;
 
     fn read(row: Row, origin: Origin, (): &mut ()) -> Result<Self, Unreadable> {
         let delivery = Stored::read(&row, &origin).and_then(|stored| stored.delivery(&origin));
@@ -157,6 +160,9 @@ struct AboutLane {
     careful_until: i64,
     starts: i32,
     snapshot: String,
+    xid: String,
+    #[serde(default)]
+    quiet: Option<Vec<u32>>,
 }
 
 /// What is said about a message unless it is new, of the lane's tenant, and nobody is before it.
@@ -180,11 +186,6 @@ struct AboutAside {
     first_failed_at: Option<Timestamp>,
 }
 
-#[derive(Deserialize)]
-struct AboutReader {
-    xid: String,
-}
-
 /// A lane, and everything that a turn found in it, in the order in which it is handled.
 pub(crate) struct Read<M> {
     pub head: LaneHead,
@@ -196,7 +197,6 @@ pub(crate) struct Reader<'a, M: Message> {
     lanes: &'a [Lane],
     guide: &'a mut M::Guide,
     read: Vec<(i32, AboutLane, Vec<Found<M>>)>,
-    taken_after: Option<u64>,
     /// Where in `read` the last message went.
     last: usize,
     stranger: bool,
@@ -204,7 +204,7 @@ pub(crate) struct Reader<'a, M: Message> {
 
 impl<'a, M: Message> Reader<'a, M> {
     pub(crate) fn new(lanes: &'a [Lane], guide: &'a mut M::Guide) -> Self {
-        Self { lanes, guide, read: Vec::with_capacity(lanes.len()), taken_after: None, last: 0, stranger: false }
+        Self { lanes, guide, read: Vec::with_capacity(lanes.len()), last: 0, stranger: false }
     }
 
     pub(crate) fn add(&mut self, row: Row) {
@@ -212,10 +212,7 @@ impl<'a, M: Message> Reader<'a, M> {
     }
 
     fn try_add(&mut self, row: Row) -> Option<()> {
-        let Some(lane_id) = row.get::<_, Option<i32>>(column::LANE_ID) else {
-            self.taken_after = Some(about::<AboutReader>(&row)?.xid.parse().ok()?);
-            return Some(());
-        };
+        let lane_id: i32 = row.get(column::LANE_ID);
         let Some(seq) = row.get(column::SEQ) else {
             self.read.push((lane_id, about(&row)?, Vec::new()));
             return Some(());
@@ -231,8 +228,7 @@ impl<'a, M: Message> Reader<'a, M> {
     }
 
     pub(crate) fn finish(self) -> Result<Vec<Read<M>>, TransportError> {
-        let taken_after = self.taken_after;
-        let lane = |(lane_id, about, found)| Some(Read { head: head(lane_id, &about, taken_after)?, found });
+        let lane = |(lane_id, about, found)| Some(Read { head: head(lane_id, &about)?, found });
         let all: Option<_> = self.read.into_iter().map(lane).collect();
         all.filter(|_| !self.stranger).ok_or_else(|| {
             TransportError::Malformed("a lane's place cannot be read; is the server newer than this program?".into())
@@ -260,14 +256,15 @@ fn found<M: Message>(row: Row, lane: &Lane, seq: i64, guide: &mut M::Guide) -> O
     Some(Found { place, message: M::read(row, origin, guide) })
 }
 
-fn head(lane_id: i32, about: &AboutLane, taken_after: Option<u64>) -> Option<LaneHead> {
+fn head(lane_id: i32, about: &AboutLane) -> Option<LaneHead> {
     Some(LaneHead {
         lane_id,
         turn: about.turn,
         cursor: LaneCursor::from_columns(about.last_seq, &about.open_xids, &about.open_floors)?,
         careful_until: about.careful_until,
         starts: about.starts,
-        snapshot: Snapshot::parse(&about.snapshot, taken_after)?,
+        snapshot: Snapshot::parse(&about.snapshot, Some(about.xid.parse().ok()?))?
+            .without(about.quiet.as_deref().unwrap_or_default()),
     })
 }
 

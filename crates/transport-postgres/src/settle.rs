@@ -115,6 +115,10 @@ impl Writes {
         self.through.extend(place.deferred.as_ref().map(|row| row.id));
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bury.is_empty() && !self.puts_aside()
+    }
+
     pub(crate) fn puts_aside(&self) -> bool {
         !(self.defer.is_empty() && self.redefer.is_empty() && self.through.is_empty())
     }

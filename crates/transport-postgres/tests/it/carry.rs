@@ -4,7 +4,7 @@ use crate::database::{bus, database_on, publish};
 use onceward_testkit::{PATIENCE, TestDb};
 use onceward_transport::{BusKind, DeadReason, Parcel, Settlement, Subscription, Transport, wire};
 use onceward_transport_postgres::{
-    carry::{Outbox, Way, Ways},
+    carry::{Outbox, OutboxTurn, Way, Ways},
     routes::OUTBOX,
 };
 use serde_json::{Value, json};
@@ -123,6 +123,72 @@ async fn a_parcel_keeps_its_tenant_and_version_also_where_they_are_not_the_usual
 }
 
 #[tokio::test]
+async fn relays_do_not_watch_each_other_and_what_is_committed_behind_their_backs_is_carried_later() {
+    let database = database_on(BusKind::Kafka).await;
+    let [slow, quick, owner] = [database.owner().await, database.owner().await, database.owner().await];
+    // Lanes are made at first use, and whoever makes one is waited for.
+    for number in 0..80 {
+        publish(&owner, number).await;
+    }
+    carry_all(&database, |_| Settlement::Done).await;
+    // The one that commits has the lower id and the higher numbers, so that no snapshot lists the other.
+    quick.batch_execute("BEGIN; SELECT pg_current_xact_id()").await.expect("it has an id");
+    slow.batch_execute("BEGIN").await.expect("it begins");
+    for number in 0..40 {
+        publish(&slow, number).await;
+    }
+    for number in 40..80 {
+        publish(&quick, number).await;
+    }
+    quick.batch_execute("COMMIT").await.expect("it commits");
+
+    let outbox = Outbox::open(&bus(&database), LANES).await.expect("the outbox is a queue");
+    let (other, mut turn) = (take_a_lane(&outbox).await, take_a_lane(&outbox).await);
+    let mut carried: Vec<i64> = turn.take_parcels().iter().map(number).collect();
+    let settlements: Vec<Settlement> = carried.iter().map(|_| Settlement::Done).collect();
+    turn.settle(&settlements).await.expect("it is settled");
+    let quiet = "FROM pg_locks k JOIN pg_database d ON d.oid = k.database AND d.datname = current_database()
+                 WHERE k.locktype = 'advisory' AND k.classid = 19013";
+    assert_eq!(count(&owner, &format!("SELECT count(*) {quiet}")).await, 1, "the other relay says that it is one");
+    let watched = format!(
+        "SELECT count(*) FROM onceward.lane_turn t, unnest(t.open_xids) AS x
+         WHERE x::text::bigint & 4294967295 IN (SELECT k.objid::bigint {quiet})"
+    );
+    assert_eq!(count(&owner, &watched).await, 0, "so it is not watched");
+    let id = "SELECT pg_current_xact_id_if_assigned()::text";
+    let publisher: String = slow.query_one(id, &[]).await.expect("it has an id").get(0);
+    let watched = format!("SELECT count(*) FROM onceward.lane_turn WHERE '{publisher}' = ANY (open_xids)");
+    assert_eq!(count(&owner, &watched).await, 1, "the slow publisher is");
+    drop(other);
+
+    for (so_far, end) in [(40..80, "COMMIT"), (0..80, "SELECT")] {
+        carry_all(&database, |parcel| {
+            carried.push(number(&parcel));
+            Settlement::Done
+        })
+        .await;
+        carried.sort_unstable();
+        assert_eq!(carried, so_far.collect::<Vec<i64>>());
+        slow.batch_execute(end).await.expect("it commits");
+    }
+}
+
+/// As many as the outbox has.
+const LANES: usize = 8;
+
+async fn take_a_lane(outbox: &Outbox) -> OutboxTurn {
+    let taking = async {
+        loop {
+            match outbox.take(100, LANES, &mut AnyWay).await.expect("a turn can be taken") {
+                Some(turn) => break turn,
+                None => outbox.wait(A_MOMENT).await,
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, taking).await.expect("there is something to take")
+}
+
+#[tokio::test]
 async fn what_the_bus_does_not_want_is_put_away_whole_however_deep_it_is() {
     let database = database_on(BusKind::RabbitMq).await;
     let owner = database.owner().await;
@@ -179,7 +245,7 @@ impl Ways for AnyWay {
 async fn carry_all(database: &TestDb, mut verdict: impl FnMut(Parcel) -> Settlement) {
     let owner = database.owner().await;
     let outbox = Outbox::open(&bus(database), 1).await.expect("the outbox is a queue");
-    let waiting = "SELECT depth FROM onceward.queue_stats(1000) WHERE queue = '@outbox'";
+    let waiting = "SELECT count(*) FROM onceward.queue q CROSS JOIN onceward.lanes_with_work(q.id)";
     let carrying = async {
         while count(&owner, waiting).await > 0 {
             match outbox.take(10, 1, &mut AnyWay).await.expect("a turn can be taken") {
