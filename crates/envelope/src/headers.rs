@@ -1,6 +1,7 @@
 //! The headers that travel beside the body on every bus.
 
-use std::borrow::Cow;
+use smallvec::SmallVec;
+use std::{borrow::Cow, sync::Arc};
 
 /// The event id; brokers that deduplicate look here.
 pub const MESSAGE_ID: &str = "x-message-id";
@@ -14,21 +15,25 @@ pub const TRACE_ID: &str = "x-trace-id";
 pub const TRACEPARENT: &str = "traceparent";
 
 /// As many headers as a message of ours usually has, and as much text.
-const USUAL: (usize, usize) = (8, 256);
+const USUAL: usize = 8;
+const USUAL_TEXT: usize = 256;
 
-/// Names and values; all values are one text, because a relay makes them for every message.
+/// Names and values. A relay makes them for every message, and keeps them until the bus has taken it: copies share them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Headers {
+pub struct Headers(Arc<Text>);
+
+/// All values are one text.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Text {
     /// Each name, and where its value ends in `values`.
-    names: Vec<(Cow<'static, str>, usize)>,
+    names: SmallVec<[(Cow<'static, str>, usize); USUAL]>,
     values: String,
 }
 
 impl Headers {
     /// None yet, with room for what a message usually has.
     pub(crate) fn usual() -> Self {
-        let (headers, text) = USUAL;
-        Self { names: Vec::with_capacity(headers), values: String::with_capacity(text) }
+        Self(Arc::new(Text { names: SmallVec::new(), values: String::with_capacity(USUAL_TEXT) }))
     }
 
     /// Adds a header.
@@ -38,8 +43,9 @@ impl Headers {
 
     /// Adds a header whose value is what `write` appends.
     pub fn write(&mut self, name: impl Into<Cow<'static, str>>, write: impl FnOnce(&mut String)) {
-        write(&mut self.values);
-        self.names.push((name.into(), self.values.len()));
+        let text = Arc::make_mut(&mut self.0);
+        write(&mut text.values);
+        text.names.push((name.into(), text.values.len()));
     }
 
     /// The value of the first header of this name.
@@ -49,19 +55,19 @@ impl Headers {
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.names.len()
+        self.0.names.len()
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.names.is_empty()
+        self.0.names.is_empty()
     }
 
     /// Names and values, as they were added.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         let mut begin = 0;
-        self.names.iter().map(move |(name, end)| {
-            let value = &self.values[begin..*end];
+        self.0.names.iter().map(move |(name, end)| {
+            let value = &self.0.values[begin..*end];
             begin = *end;
             (&**name, value)
         })

@@ -83,8 +83,16 @@ impl EnvelopeParts<'_> {
 
     /// The body as every bus carries it.
     pub fn to_json_bytes(&self) -> Result<Vec<u8>, EnvelopeError> {
+        let mut bytes = Vec::with_capacity(AROUND_PAYLOAD + self.payload.len());
+        self.write_json(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// The same in memory that was used before. What was in it is gone.
+    pub fn write_json(&self, bytes: &mut Vec<u8>) -> Result<(), EnvelopeError> {
         check_extensions(self.extensions)?;
-        let mut object = Object(Vec::with_capacity(AROUND_PAYLOAD + self.payload.len()));
+        bytes.clear();
+        let mut object = Object(bytes);
         object.id("eventId", IdText::Uuid(self.event_id))?;
         object.value("type", self.name)?;
         object.value("version", &self.version)?;
@@ -105,7 +113,7 @@ impl EnvelopeParts<'_> {
         object.name("payload");
         object.0.extend_from_slice(self.payload.as_bytes());
         object.0.push(b'}');
-        Ok(object.0)
+        Ok(())
     }
 }
 
@@ -127,13 +135,16 @@ pub fn append_time(time: &Timestamp, text: &mut String) {
 fn append_schema(name: &str, version: u16, text: &mut String) {
     text.push_str(name);
     text.push_str(".v");
-    text.push_str(&version.to_string());
+    match u8::try_from(version) {
+        Ok(digit @ 0..10) => text.push(char::from(b'0' + digit)),
+        _ => text.push_str(&version.to_string()),
+    }
 }
 
 /// A JSON object on its way into bytes.
-struct Object(Vec<u8>);
+struct Object<'a>(&'a mut Vec<u8>);
 
-impl Object {
+impl Object<'_> {
     /// A name of ours, in which nothing needs an escape.
     fn name(&mut self, name: &str) {
         self.0.extend_from_slice(if self.0.is_empty() { b"{\"" } else { b",\"" });
@@ -162,7 +173,7 @@ impl Object {
     fn time(&mut self, name: &str, time: &Timestamp) {
         self.name(name);
         self.0.push(b'"');
-        TIMES.print_timestamp(time, &mut self.0).expect("there is always room in memory");
+        TIMES.print_timestamp(time, &mut *self.0).expect("there is always room in memory");
         self.0.push(b'"');
     }
 
@@ -174,6 +185,6 @@ impl Object {
     }
 
     fn write<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), EnvelopeError> {
-        serde_json::to_writer(&mut self.0, value).map_err(EnvelopeError::unwritable)
+        serde_json::to_writer(&mut *self.0, value).map_err(EnvelopeError::unwritable)
     }
 }

@@ -19,7 +19,7 @@ use onceward_topology::{Jitter, RetryPolicy, Topology};
 use onceward_transport::{Broker, BrokerError, DeadReason, Settlement, TransportError, Verdict};
 use onceward_transport_postgres::{
     PostgresTransport,
-    carry::{Carried, Outbox, OutboxTurn},
+    carry::{Carried, Outbox, OutboxTurn, Packing},
 };
 use std::{
     sync::{Arc, Mutex},
@@ -136,13 +136,13 @@ impl Relay {
 
     async fn carry_on(self: Arc<Self>, task: usize, outbox: Arc<Outbox>, stop: CancellationToken) {
         let mut pause = Pause::default();
-        let mut ways = KnownWays::new(self.topology.clone());
+        let mut packing = Packing::new(KnownWays::new(self.topology.clone()));
         let mut portion = Portion::new(self.config.batch);
         while !stop.is_cancelled() {
             if !self.bus_is_there(&stop).await {
                 continue;
             }
-            match outbox.take(portion.next(), self.crew.at_work(), &mut ways).await {
+            match outbox.take(portion.next(), self.crew.at_work(), &mut packing).await {
                 // Who hears that there is something must look, so only those wait here who will.
                 Ok(None) if self.crew.needs(task) => {
                     tokio::select! { () = outbox.wait(IDLE_WAIT) => {}, () = stop.cancelled() => {} }
@@ -202,8 +202,8 @@ impl Relay {
     }
 
     /// Publishes a turn's messages and writes down what became of each.
-    async fn carry(&self, mut turn: OutboxTurn, portion: &mut Portion) -> Result<(), TransportError> {
-        let parcels = turn.take_parcels();
+    async fn carry(&self, turn: OutboxTurn, portion: &mut Portion) -> Result<(), TransportError> {
+        let parcels = turn.parcels();
         measure::fetched(parcels.len());
         portion.weighed(parcels.len(), parcels.iter().map(|parcel| parcel.body.len()).sum());
         let publish = self.broker.publish(parcels);

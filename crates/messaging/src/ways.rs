@@ -11,16 +11,16 @@ const MOST: usize = 4_096;
 pub(crate) struct KnownWays {
     topology: Topology,
     known: HashMap<String, Way>,
+    /// Messages side by side often go the same way.
+    last: Option<(String, Way)>,
 }
 
 impl KnownWays {
     pub(crate) fn new(topology: Topology) -> Self {
-        Self { topology, known: HashMap::new() }
+        Self { topology, known: HashMap::new(), last: None }
     }
-}
 
-impl Ways for KnownWays {
-    fn find(&mut self, text: &str) -> Result<Way, String> {
+    fn look_up(&mut self, text: &str) -> Result<Way, String> {
         if let Some(way) = self.known.get(text) {
             return Ok(way.clone());
         }
@@ -31,6 +31,17 @@ impl Ways for KnownWays {
             self.known.clear();
         }
         self.known.insert(text.to_owned(), way.clone());
+        Ok(way)
+    }
+}
+
+impl Ways for KnownWays {
+    fn find(&mut self, text: &str) -> Result<Way, String> {
+        if let Some((_, way)) = self.last.as_ref().filter(|(last, _)| last == text) {
+            return Ok(way.clone());
+        }
+        let way = self.look_up(text)?;
+        self.last = Some((text.to_owned(), way.clone()));
         Ok(way)
     }
 }

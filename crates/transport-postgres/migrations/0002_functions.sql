@@ -2,7 +2,7 @@
 -- them and cannot touch the tables below them.
 --
 -- Advisory locks: class 19011 is a bucket of ordering keys (held by publishers until commit), class 19012 a lane, class 19013 the
--- id of a transaction that will append nothing.
+-- id of a transaction that will append nothing: its lower half, which is all there is room for.
 
 -- Appends messages. Locks come before sequence numbers, so the numbers of one key are in commit order; the
 -- transaction's id comes before both, so that a reader's snapshot tells which numbers may still appear.
@@ -193,21 +193,88 @@ CREATE FUNCTION onceward.next_due_ms(p_queue int) RETURNS bigint
     FROM onceward.deferred d WHERE d.queue_id = p_queue AND d.due_at IS NOT NULL
 $$;
 
--- The lower half of an id, as advisory locks have room for.
-CREATE FUNCTION onceward.low_half(p_xid xid8) RETURNS int
-    LANGUAGE sql IMMUTABLE
-    AS $$ SELECT (p_xid::text::bigint << 32 >> 32)::int $$;
+-- Whether a transaction holds the lock that says so. Whoever looks has it for a moment if nobody else does.
+CREATE FUNCTION onceward.is_quiet(p_xid bigint) RETURNS boolean
+    LANGUAGE sql
+    AS $$ SELECT CASE WHEN pg_try_advisory_lock_shared(19013, (p_xid << 32 >> 32)::int)
+                      THEN NOT pg_advisory_unlock_shared(19013, (p_xid << 32 >> 32)::int) ELSE true END $$;
 
--- Takes turns in those of the given lanes that nobody else is in. First comes a row for each lane, without a seq (`about`:
--- where the lane stands, the snapshot it was read with, and an id taken right after it); then what can be handled: put aside and
--- due, late, and new. Every column that is not NULL costs, and messages that are new, of the lane's own tenant, in their first
--- version and have nobody before them are nearly all there are. What is to say of others is in `about`, and version 1 is NULL.
--- Locking and reading are two statements because the reading needs a snapshot taken after the lock.
+-- Where lanes stand, and what is to be handled before anything new. First comes a row for each lane, without a seq (`about`:
+-- where the lane stands, the snapshot it was read with, and an id taken right after it); then what was put aside and is due, then
+-- what is late. It reads with the snapshot of the statement that calls it, which then reads what is new; it is planned as that is.
 --
 -- The snapshot does not list open transactions from its xmax on. An id taken after it bounds them from above, and the sooner it is
 -- taken, the fewer are between the two. Whoever is open is searched for late messages when it has ended. A turn that is `p_quiet`
--- will append none and says so by a lock on its id, so the others of its kind need not search: their locks are `quiet`.
-CREATE FUNCTION onceward.take_turns(p_lanes int[], p_limit int, p_quiet boolean)
+-- will append none and says so by a lock on its id, so the others of its kind need not search: they are `quiet`.
+CREATE FUNCTION onceward.places(p_lanes int[], p_limit int, p_quiet boolean)
+    RETURNS TABLE (
+        lane_id int, about json, seq bigint, created_at timestamptz, occurred_at timestamptz, id uuid,
+        version smallint, event_type text, topic text, ordering_key text, idempotency_key text,
+        correlation_uuid uuid, correlation_id text, causation_id text, headers json, payload json,
+        last_seq bigint, tenant_id text, has_blocked boolean)
+    LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$
+BEGIN
+    RETURN QUERY
+    WITH place AS MATERIALIZED (
+        SELECT l.id AS lane_id, n.tenant_id, coalesce(c.turn, 0) AS turn, coalesce(c.last_seq, 0) AS last_seq,
+               coalesce(c.open_xids, '{}') AS open_xids, coalesce(c.open_floors, '{}') AS open_floors,
+               coalesce(c.careful_until, 0) AS careful_until,
+               EXISTS (SELECT FROM onceward.deferred d WHERE d.lane_id = l.id AND d.ordering_key IS NOT NULL AND d.blocks) AS has_blocked
+        FROM unnest(p_lanes) AS l(id)
+        JOIN onceward.lane n ON n.id = l.id
+        LEFT JOIN LATERAL (SELECT t.* FROM onceward.lane_turn t WHERE t.lane_id = l.id ORDER BY t.turn DESC LIMIT 1) c ON true)
+    SELECT p.lane_id,
+           json_build_object('turn', p.turn, 'last_seq', p.last_seq, 'open_xids', p.open_xids::text, 'open_floors', p.open_floors,
+               'careful_until', p.careful_until, 'starts', coalesce(s.starts, 0), 'snapshot', pg_current_snapshot()::text,
+               'xid', pg_current_xact_id()::text,
+               'quiet', CASE WHEN p_quiet AND pg_try_advisory_xact_lock(19013, (pg_current_xact_id()::text::bigint << 32 >> 32)::int) THEN
+                   ARRAY(SELECT o.xid FROM (
+                       SELECT x::text::bigint FROM pg_snapshot_xip(pg_current_snapshot()) AS x
+                       UNION ALL
+                       SELECT generate_series(pg_snapshot_xmax(pg_current_snapshot())::text::bigint, pg_current_xact_id()::text::bigint - 1)) AS o(xid)
+                   WHERE onceward.is_quiet(o.xid)) END),
+           NULL::bigint, NULL::timestamptz, NULL::timestamptz, NULL::uuid, NULL::smallint, NULL, NULL, NULL,
+           NULL, NULL::uuid, NULL, NULL, NULL::json, NULL::json, p.last_seq, p.tenant_id, p.has_blocked
+    FROM place p LEFT JOIN onceward.turn_start s ON s.lane_id = p.lane_id AND s.turn = p.turn + 1
+    UNION ALL
+    SELECT p.lane_id,
+           json_build_object(
+               'aside', json_build_object('id', d.id, 'state', d.state, 'attempts', d.attempts, 'lease', d.lease,
+                   'first_error', d.first_error, 'first_failed_at', d.first_failed_at),
+               'blocked', CASE WHEN d.blocks OR d.ordering_key IS NULL THEN false ELSE EXISTS (
+                   SELECT FROM onceward.deferred e WHERE e.lane_id = p.lane_id AND e.ordering_key = d.ordering_key AND e.blocks) END),
+           d.seq, d.created_at, (d.message->>'occurred_at')::timestamptz, (d.message->>'id')::uuid, (d.message->>'version')::smallint,
+           d.message->>'event_type', d.message->>'topic', d.ordering_key, d.message->>'idempotency_key',
+           NULL, d.message->>'correlation_id', d.message->>'causation_id', (d.message->'headers')::json, (d.message->'payload')::json,
+           NULL, NULL, NULL
+    FROM place p
+    CROSS JOIN LATERAL (
+        SELECT * FROM onceward.deferred d WHERE d.lane_id = p.lane_id AND d.due_at <= clock_timestamp()
+        ORDER BY d.due_at, d.id LIMIT p_limit) d
+    UNION ALL
+    SELECT p.lane_id,
+           json_build_object('late', true, 'tenant_id', m.tenant_id, 'blocked', m.ordering_key IS NOT NULL AND p.has_blocked AND EXISTS (
+               SELECT FROM onceward.deferred d WHERE d.lane_id = p.lane_id AND d.ordering_key = m.ordering_key AND d.blocks)),
+           m.seq, m.created_at, m.occurred_at, m.id, nullif(m.version, 1::smallint), m.event_type, m.topic, m.ordering_key, m.idempotency_key,
+           m.correlation_uuid, m.correlation_id, m.causation_id, m.headers, m.payload, NULL, NULL, NULL
+    FROM place p
+    CROSS JOIN LATERAL (
+        SELECT array_agg(o.xid) AS xids, min(o.floor) AS floor FROM unnest(p.open_xids, p.open_floors) AS o(xid, floor)
+        WHERE pg_visible_in_snapshot(o.xid, pg_current_snapshot())) ended
+    CROSS JOIN LATERAL (
+        SELECT * FROM onceward.message_log m
+        WHERE m.lane_id = p.lane_id AND m.seq > ended.floor AND m.seq <= p.last_seq AND m.xid = ANY (ended.xids)
+          AND m.seq > (SELECT o.floor FROM unnest(p.open_xids, p.open_floors) AS o(xid, floor) WHERE o.xid = m.xid)
+        ORDER BY m.seq LIMIT p_limit) m;
+END
+$$;
+
+-- Takes turns in those of the given lanes that nobody else is in: what `places` gives, and then what is new. Every column that is not
+-- NULL costs, and messages that are new, of the lane's own tenant, in their first version and have nobody before them are nearly all
+-- there are. What is to say of others is in `about`, and version 1 is NULL. Locking and reading are two statements because the reading
+-- needs a snapshot taken after the lock.
+CREATE FUNCTION onceward.take_turns(p_lanes int[], p_limit int)
     RETURNS TABLE (
         lane_id int, about json, seq bigint, created_at timestamptz, occurred_at timestamptz, id uuid,
         version smallint, event_type text, topic text, ordering_key text, idempotency_key text,
@@ -220,52 +287,10 @@ DECLARE
 BEGIN
     v_locked := ARRAY(SELECT l FROM unnest(p_lanes) AS l WHERE pg_try_advisory_xact_lock(19012, l));
     RETURN QUERY
-    WITH place AS MATERIALIZED (
-        SELECT l.id AS lane_id, n.tenant_id, coalesce(c.turn, 0) AS turn, coalesce(c.last_seq, 0) AS last_seq,
-               coalesce(c.open_xids, '{}') AS open_xids, coalesce(c.open_floors, '{}') AS open_floors,
-               coalesce(c.careful_until, 0) AS careful_until,
-               EXISTS (SELECT FROM onceward.deferred d WHERE d.lane_id = l.id AND d.ordering_key IS NOT NULL AND d.blocks) AS has_blocked
-        FROM unnest(v_locked) AS l(id)
-        JOIN onceward.lane n ON n.id = l.id
-        LEFT JOIN LATERAL (SELECT t.* FROM onceward.lane_turn t WHERE t.lane_id = l.id ORDER BY t.turn DESC LIMIT 1) c ON true)
-    SELECT p.lane_id,
-           json_build_object('turn', p.turn, 'last_seq', p.last_seq, 'open_xids', p.open_xids::text, 'open_floors', p.open_floors,
-               'careful_until', p.careful_until, 'starts', coalesce(s.starts, 0), 'snapshot', pg_current_snapshot()::text,
-               'xid', pg_current_xact_id()::text,
-               'quiet', CASE WHEN p_quiet AND pg_try_advisory_xact_lock(19013, onceward.low_half(pg_current_xact_id())) THEN
-                   ARRAY(SELECT k.objid::bigint FROM pg_locks k WHERE k.locktype = 'advisory' AND k.classid = 19013 AND k.objsubid = 2) END),
-           NULL::bigint, NULL::timestamptz, NULL::timestamptz, NULL::uuid, NULL::smallint, NULL, NULL, NULL,
-           NULL, NULL::uuid, NULL, NULL, NULL::json, NULL::json
-    FROM place p LEFT JOIN onceward.turn_start s ON s.lane_id = p.lane_id AND s.turn = p.turn + 1
-    UNION ALL
-    SELECT p.lane_id,
-           json_build_object(
-               'aside', json_build_object('id', d.id, 'state', d.state, 'attempts', d.attempts, 'lease', d.lease,
-                   'first_error', d.first_error, 'first_failed_at', d.first_failed_at),
-               'blocked', CASE WHEN d.blocks OR d.ordering_key IS NULL THEN false ELSE EXISTS (
-                   SELECT FROM onceward.deferred e WHERE e.lane_id = p.lane_id AND e.ordering_key = d.ordering_key AND e.blocks) END),
-           d.seq, d.created_at, (d.message->>'occurred_at')::timestamptz, (d.message->>'id')::uuid, (d.message->>'version')::smallint,
-           d.message->>'event_type', d.message->>'topic', d.ordering_key, d.message->>'idempotency_key',
-           NULL, d.message->>'correlation_id', d.message->>'causation_id', (d.message->'headers')::json, (d.message->'payload')::json
+    WITH place AS MATERIALIZED (SELECT * FROM onceward.places(v_locked, p_limit, false))
+    SELECT p.lane_id, p.about, p.seq, p.created_at, p.occurred_at, p.id, p.version, p.event_type, p.topic, p.ordering_key,
+           p.idempotency_key, p.correlation_uuid, p.correlation_id, p.causation_id, p.headers, p.payload
     FROM place p
-    CROSS JOIN LATERAL (
-        SELECT * FROM onceward.deferred d WHERE d.lane_id = p.lane_id AND d.due_at <= clock_timestamp()
-        ORDER BY d.due_at, d.id LIMIT p_limit) d
-    UNION ALL
-    SELECT p.lane_id,
-           json_build_object('late', true, 'tenant_id', m.tenant_id, 'blocked', m.ordering_key IS NOT NULL AND p.has_blocked AND EXISTS (
-               SELECT FROM onceward.deferred d WHERE d.lane_id = p.lane_id AND d.ordering_key = m.ordering_key AND d.blocks)),
-           m.seq, m.created_at, m.occurred_at, m.id, nullif(m.version, 1::smallint), m.event_type, m.topic, m.ordering_key, m.idempotency_key,
-           m.correlation_uuid, m.correlation_id, m.causation_id, m.headers, m.payload
-    FROM place p
-    CROSS JOIN LATERAL (
-        SELECT array_agg(o.xid) AS xids, min(o.floor) AS floor FROM unnest(p.open_xids, p.open_floors) AS o(xid, floor)
-        WHERE pg_visible_in_snapshot(o.xid, pg_current_snapshot())) ended
-    CROSS JOIN LATERAL (
-        SELECT * FROM onceward.message_log m
-        WHERE m.lane_id = p.lane_id AND m.seq > ended.floor AND m.seq <= p.last_seq AND m.xid = ANY (ended.xids)
-          AND m.seq > (SELECT o.floor FROM unnest(p.open_xids, p.open_floors) AS o(xid, floor) WHERE o.xid = m.xid)
-        ORDER BY m.seq LIMIT p_limit) m
     UNION ALL
     SELECT p.lane_id,
            CASE WHEN m.ordering_key IS NOT NULL AND p.has_blocked AND EXISTS (
@@ -276,12 +301,14 @@ BEGIN
            m.correlation_uuid, m.correlation_id, m.causation_id, m.headers, m.payload
     FROM place p
     CROSS JOIN LATERAL (
-        SELECT * FROM onceward.message_log m WHERE m.lane_id = p.lane_id AND m.seq > p.last_seq ORDER BY m.seq LIMIT p_limit) m;
+        SELECT * FROM onceward.message_log m WHERE m.lane_id = p.lane_id AND m.seq > p.last_seq ORDER BY m.seq LIMIT p_limit) m
+    WHERE p.seq IS NULL;
 END
 $$;
 
 -- Writes the next turn of each lane. The primary key refuses a second writer of the same turn. Older turns are deleted,
--- so a writer that is further behind is known by finding no turn before its own, and a later one.
+-- so a writer that is further behind is known by finding no turn before its own, and a later one. Rows are looked up by LATERAL ... OFFSET 0,
+-- which cannot become a join: these tables are small and full of dead rows, and a join would go through all of them.
 CREATE FUNCTION onceward.advance(p_lanes int[], p_turns bigint[], p_last_seqs bigint[], p_open_xids text[], p_open_floors text[], p_careful_until bigint[])
     RETURNS void
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -294,16 +321,19 @@ BEGIN
     SELECT a.lane, a.turn, a.last_seq, a.xids::xid8[], a.floors::bigint[], a.careful
     FROM unnest(p_lanes, p_turns, p_last_seqs, p_open_xids, p_open_floors, p_careful_until)
          AS a(lane, turn, last_seq, xids, floors, careful);
-    DELETE FROM onceward.lane_turn t USING unnest(p_lanes, p_turns) AS a(lane, turn)
-    WHERE t.lane_id = a.lane AND t.turn = a.turn - 1;
+    DELETE FROM onceward.lane_turn WHERE ctid = ANY (ARRAY(
+        SELECT t.ctid FROM unnest(p_lanes, p_turns) AS a(lane, turn)
+        CROSS JOIN LATERAL (SELECT b.ctid FROM onceward.lane_turn b WHERE b.lane_id = a.lane AND b.turn = a.turn - 1 OFFSET 0) t));
     GET DIAGNOSTICS v_before = ROW_COUNT;
     IF v_before < cardinality(p_lanes) AND EXISTS (
-        SELECT FROM onceward.lane_turn t JOIN unnest(p_lanes, p_turns) AS a(lane, turn) ON t.lane_id = a.lane AND t.turn > a.turn)
+        SELECT FROM unnest(p_lanes, p_turns) AS a(lane, turn)
+        CROSS JOIN LATERAL (SELECT FROM onceward.lane_turn t WHERE t.lane_id = a.lane AND t.turn > a.turn OFFSET 0) later)
     THEN
         RAISE EXCEPTION 'other workers took later turns in this lane' USING ERRCODE = 'unique_violation';
     END IF;
-    DELETE FROM onceward.turn_start t USING unnest(p_lanes, p_turns) AS a(lane, turn)
-    WHERE t.lane_id = a.lane AND t.turn = a.turn;
+    DELETE FROM onceward.turn_start WHERE ctid = ANY (ARRAY(
+        SELECT t.ctid FROM unnest(p_lanes, p_turns) AS a(lane, turn)
+        CROSS JOIN LATERAL (SELECT b.ctid FROM onceward.turn_start b WHERE b.lane_id = a.lane AND b.turn = a.turn OFFSET 0) t));
 END
 $$;
 

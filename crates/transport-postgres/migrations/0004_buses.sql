@@ -27,6 +27,19 @@ CREATE TABLE onceward.relay_state (
 );
 GRANT SELECT ON onceward.relay_state TO onceward_app;
 
+-- What a relay carries, of every tenant. Rows of a function are copied before they are sent; those of a view are not. Only who says
+-- that it is a relay sees any: a query that forgets where it is finds nothing.
+CREATE VIEW onceward.message_to_carry AS
+SELECT lane_id, seq, tenant_id, created_at, occurred_at, id, version, event_type, topic, ordering_key, idempotency_key, correlation_uuid,
+       correlation_id, causation_id, headers, payload
+FROM onceward.message_log WHERE current_setting('onceward.relay', true) = 'on';
+GRANT SELECT ON onceward.message_to_carry TO onceward_app;
+
+-- Whether a message of this key waits aside, so that those behind it wait too.
+CREATE FUNCTION onceward.is_blocked(p_lane int, p_key text) RETURNS boolean
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$ SELECT EXISTS (SELECT FROM onceward.deferred d WHERE d.lane_id = p_lane AND d.ordering_key = p_key AND d.blocks) $$;
+
 -- A relay's turns: what is read there was published.
 CREATE FUNCTION onceward.advance_outbox(p_lanes int[], p_turns bigint[], p_last_seqs bigint[], p_open_xids text[], p_open_floors text[], p_careful_until bigint[])
     RETURNS void

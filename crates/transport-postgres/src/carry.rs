@@ -8,10 +8,9 @@ use crate::{
     stored::Stored,
     turn::LaneTurn,
 };
-use bytes::Bytes;
 use jiff::Timestamp;
 use onceward_db::Row;
-use onceward_envelope::{Envelope, TraceContext};
+use onceward_envelope::{Envelope, TraceContext, headers::TRACEPARENT};
 use onceward_topology::Topic;
 use onceward_transport::{Delivery, Parcel, Settlement, Subscription, TransportError, wire};
 use serde::Deserialize;
@@ -41,9 +40,9 @@ impl Outbox {
         &self,
         limit: usize,
         sharers: usize,
-        ways: &mut (impl Ways + 'static),
+        packing: &mut Packing,
     ) -> Result<Option<OutboxTurn>, TransportError> {
-        Ok(self.0.begin_turn(limit, sharers, ways as &mut dyn Ways).await?.map(OutboxTurn))
+        Ok(self.0.begin_turn(limit, sharers, packing).await?.map(OutboxTurn))
     }
 
     /// Waits until there may be something to take.
@@ -61,6 +60,19 @@ pub trait Ways: Send {
     fn find(&mut self, topic: &str) -> Result<Way, String>;
 }
 
+/// What it takes to make parcels.
+pub struct Packing {
+    ways: Box<dyn Ways>,
+    packer: wire::Packer,
+}
+
+impl Packing {
+    /// For topics that `ways` finds.
+    pub fn new(ways: impl Ways + 'static) -> Self {
+        Self { ways: Box::new(ways), packer: wire::Packer::default() }
+    }
+}
+
 /// Messages that were taken together. Dropped, it leaves them where they were.
 pub struct OutboxTurn(LaneTurn<Carried>);
 
@@ -70,9 +82,9 @@ impl OutboxTurn {
         self.0.messages()
     }
 
-    /// A parcel for each message. They are given once.
-    pub fn take_parcels(&mut self) -> Vec<Parcel> {
-        self.0.messages_mut().iter_mut().filter_map(|message| message.parcel.take()).collect()
+    /// A parcel for each message.
+    pub fn parcels(&self) -> Vec<Parcel> {
+        self.0.messages().iter().map(|message| message.parcel.clone()).collect()
     }
 
     /// Writes what becomes of each message.
@@ -82,14 +94,9 @@ impl OutboxTurn {
     }
 }
 
-/// A message on its way to the bus: its parcel, and what it takes to make a message of it again if the bus does not want it.
+/// A message on its way to the bus: its parcel, of which a message is made again if the bus does not want it.
 pub struct Carried {
-    parcel: Option<Parcel>,
-    event_id: Uuid,
-    topic: Arc<Topic>,
-    ordering_key: Option<String>,
-    body: Bytes,
-    trace: Option<TraceContext>,
+    parcel: Parcel,
     published_at: Timestamp,
     origin: Origin,
 }
@@ -97,12 +104,12 @@ pub struct Carried {
 impl Carried {
     /// The event's id.
     pub fn event_id(&self) -> Uuid {
-        self.event_id
+        self.parcel.id
     }
 
     /// Where to.
     pub fn topic(&self) -> &Topic {
-        &self.topic
+        &self.parcel.topic
     }
 
     /// When it was published.
@@ -117,27 +124,18 @@ impl Carried {
 }
 
 impl Message for Carried {
-    type Guide = dyn Ways;
+    type Guide = Packing;
     const QUIET: bool = true;
 
-    fn read(row: Row, origin: Origin, ways: &mut Self::Guide) -> Result<Self, Unreadable> {
+    fn read(row: Row, origin: Origin, Packing { ways, packer }: &mut Packing) -> Result<Self, Unreadable> {
         let packed = Stored::read(&row, &origin).and_then(|stored| {
             let (topic, expected) = ways.find(stored.topic)?;
             let contents = stored.contents(origin.lane.message_priority());
-            let parcel = wire::pack(contents, topic, expected).map_err(|error| error.to_string())?;
-            Ok((parcel, stored.published_at, stored.trace))
+            let parcel = packer.pack(&contents, topic, expected).map_err(|error| error.to_string())?;
+            Ok((parcel, stored.published_at))
         });
         match packed {
-            Ok((parcel, published_at, trace)) => Ok(Self {
-                event_id: parcel.id,
-                topic: parcel.topic.clone(),
-                ordering_key: parcel.ordering_key.clone(),
-                body: parcel.body.clone(),
-                parcel: Some(parcel),
-                trace,
-                published_at,
-                origin,
-            }),
+            Ok((parcel, published_at)) => Ok(Self { parcel, published_at, origin }),
             Err(error) => Err(Unreadable::new(error, &row, &origin)),
         }
     }
@@ -147,19 +145,20 @@ impl Message for Carried {
     }
 
     fn to_delivery(&self) -> Result<Cow<'_, Delivery>, Unreadable> {
-        let envelope = Envelope::from_json_bytes(&self.body);
+        let Self { parcel, published_at, origin } = self;
+        let envelope = Envelope::from_json_bytes(&parcel.body);
         let envelope = envelope.map_err(|error| Unreadable { error: error.to_string(), raw: self.raw() })?;
-        let Origin { lane, attempt, first_error, first_failed_at, .. } = &self.origin;
+        let trace = parcel.headers.get(TRACEPARENT).and_then(TraceContext::parse);
         Ok(Cow::Owned(Delivery {
-            envelope: Envelope { trace: self.trace.clone(), ..envelope },
-            topic: self.topic.to_string(),
-            ordering_key: self.ordering_key.clone(),
-            priority: lane.message_priority(),
-            queue_tenant: lane.tenant.clone(),
-            attempt: *attempt,
-            published_at: self.published_at,
-            first_error: first_error.clone(),
-            first_failed_at: *first_failed_at,
+            envelope: Envelope { trace, ..envelope },
+            topic: parcel.topic.to_string(),
+            ordering_key: parcel.ordering_key.clone(),
+            priority: parcel.priority,
+            queue_tenant: origin.lane.tenant.clone(),
+            attempt: origin.attempt,
+            published_at: *published_at,
+            first_error: origin.first_error().map(str::to_owned),
+            first_failed_at: origin.first_failed_at(),
         }))
     }
 }
@@ -175,16 +174,17 @@ struct Readable {
 
 impl Carried {
     fn raw(&self) -> Value {
-        let Readable { r#type, version, correlation_id } = serde_json::from_slice(&self.body).unwrap_or_default();
+        let Parcel { id, topic, ordering_key, body, .. } = &self.parcel;
+        let Readable { r#type, version, correlation_id } = serde_json::from_slice(body).unwrap_or_default();
         json!({
-            "id": self.event_id,
+            "id": id,
             "tenant_id": self.origin.tenant_id(),
             "event_type": r#type,
             "version": version,
-            "topic": self.topic.to_string(),
-            "ordering_key": self.ordering_key,
+            "topic": topic.to_string(),
+            "ordering_key": ordering_key,
             "correlation_id": correlation_id,
-            "body": String::from_utf8_lossy(&self.body),
+            "body": String::from_utf8_lossy(body),
         })
     }
 }

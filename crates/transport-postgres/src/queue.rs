@@ -149,9 +149,15 @@ impl LaneQueue {
         let guard = LaneGuard { shared: self.shared.clone(), lanes };
         let per_lane = i32::try_from((limit / guard.lanes.len()).max(1)).unwrap_or(i32::MAX);
         let ids: Vec<i32> = guard.lanes.iter().map(|lane| lane.id).collect();
-        let tx = self.db.begin(Scope::platform("onceward")).await?;
+        let mut tx = self.db.begin(Scope::platform("onceward")).await?;
         let mut reader = Reader::new(&guard.lanes, guide);
-        tx.query_each(store::TAKE_TURNS, &[&ids, &per_lane, &M::QUIET], |row| reader.add(row)).await?;
+        if M::QUIET {
+            tx.queue_statements(store::BE_A_RELAY);
+            let locked: Vec<i32> = tx.query_one(store::LOCK_LANES, &[&ids]).await?.get(0);
+            tx.query_each(store::TAKE_OUTBOX, &[&locked, &per_lane], |row| reader.add(row)).await?;
+        } else {
+            tx.query_each(store::TAKE_TURNS, &[&ids, &per_lane], |row| reader.add(row)).await?;
+        }
         let read = reader.finish()?;
         let turn = LaneTurn::new(self, tx, guard, read, per_lane);
         turn.or_nothing().await

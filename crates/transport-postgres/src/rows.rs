@@ -65,16 +65,33 @@ pub(crate) struct Deferred {
 /// What is known of a message beside its own row.
 pub(crate) struct Origin {
     pub lane: Lane,
-    /// Whose it is, if not the lane's tenant's.
-    pub foreign_tenant: Option<String>,
     pub attempt: u32,
-    pub first_error: Option<String>,
-    pub first_failed_at: Option<Timestamp>,
+    /// Few have any, and there are many messages in a turn.
+    unusual: Option<Box<Unusual>>,
+}
+
+struct Unusual {
+    foreign_tenant: Option<String>,
+    first_error: Option<String>,
+    first_failed_at: Option<Timestamp>,
 }
 
 impl Origin {
     pub(crate) fn tenant_id(&self) -> &str {
-        self.foreign_tenant.as_deref().unwrap_or(self.lane.tenant.as_str())
+        self.foreign_tenant().unwrap_or(self.lane.tenant.as_str())
+    }
+
+    /// Whose it is, if not the lane's tenant's.
+    pub(crate) fn foreign_tenant(&self) -> Option<&str> {
+        self.unusual.as_ref()?.foreign_tenant.as_deref()
+    }
+
+    pub(crate) fn first_error(&self) -> Option<&str> {
+        self.unusual.as_ref()?.first_error.as_deref()
+    }
+
+    pub(crate) fn first_failed_at(&self) -> Option<Timestamp> {
+        self.unusual.as_ref()?.first_failed_at
     }
 }
 
@@ -162,7 +179,7 @@ struct AboutLane {
     snapshot: String,
     xid: String,
     #[serde(default)]
-    quiet: Option<Vec<u32>>,
+    quiet: Option<Vec<u64>>,
 }
 
 /// What is said about a message unless it is new, of the lane's tenant, and nobody is before it.
@@ -239,19 +256,16 @@ impl<'a, M: Message> Reader<'a, M> {
 fn found<M: Message>(row: Row, lane: &Lane, seq: i64, guide: &mut M::Guide) -> Option<Found<M>> {
     let Json(about) = row.try_get::<_, Option<_>>(column::ABOUT).ok()?.unwrap_or_default();
     let AboutMessage { tenant_id, late, blocked, aside } = about;
-    let mut origin = Origin {
-        lane: lane.clone(),
-        foreign_tenant: tenant_id.filter(|tenant_id| tenant_id != lane.tenant.as_str()),
-        attempt: 1,
-        first_error: None,
-        first_failed_at: None,
-    };
+    let mut origin = Origin { lane: lane.clone(), attempt: 1, unusual: None };
     let mut place = Place { lane_id: lane.id, seq, late, deferred: None, blocked };
+    let foreign_tenant = tenant_id.filter(|tenant_id| tenant_id != lane.tenant.as_str());
     if let Some(AboutAside { id, state, attempts, lease, first_error, first_failed_at }) = aside {
         let rescued = state == "leased";
         place.deferred = Some(Deferred { id, attempts, lease, rescued });
-        let attempt = u32::try_from(attempts + i32::from(rescued) + 1).unwrap_or(1);
-        origin = Origin { attempt, first_error, first_failed_at, ..origin };
+        origin.attempt = u32::try_from(attempts + i32::from(rescued) + 1).unwrap_or(1);
+        origin.unusual = Some(Unusual { foreign_tenant, first_error, first_failed_at }.into());
+    } else if foreign_tenant.is_some() {
+        origin.unusual = Some(Unusual { foreign_tenant, first_error: None, first_failed_at: None }.into());
     }
     Some(Found { place, message: M::read(row, origin, guide) })
 }

@@ -7,7 +7,29 @@ pub const LANE_OF: &str = "SELECT onceward.lane_of($1, $2, $3, $4)";
 pub const LANE_INFO: &str = "SELECT lane_id, queue_id, tenant_id, priority FROM onceward.lane_info($1)";
 pub const LANES_WITH_WORK: &str = "SELECT lane_id, tenant_id, priority FROM onceward.lanes_with_work($1)";
 pub const NEXT_DUE_MS: &str = "SELECT onceward.next_due_ms($1)";
-pub const TAKE_TURNS: &str = "SELECT * FROM onceward.take_turns($1, $2, $3)";
+pub const TAKE_TURNS: &str = "SELECT * FROM onceward.take_turns($1, $2)";
+pub const LOCK_LANES: &str =
+    "SELECT ARRAY(SELECT l FROM unnest($1::int[]) AS l WHERE pg_try_advisory_xact_lock(19012, l))";
+/// What a relay's transaction is allowed and how its statements are planned: by keys, whatever statistics say.
+pub const BE_A_RELAY: &str = "SET LOCAL onceward.relay = 'on'; SET LOCAL plan_cache_mode = force_generic_plan; \
+    SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off";
+/// The same as `onceward.take_turns` after the lock, but its rows come straight from the log.
+pub const TAKE_OUTBOX: &str = "
+    WITH place AS MATERIALIZED (SELECT * FROM onceward.places($1, $2, true))
+    SELECT p.lane_id, p.about, p.seq, p.created_at, p.occurred_at, p.id, p.version, p.event_type, p.topic, p.ordering_key,
+           p.idempotency_key, p.correlation_uuid, p.correlation_id, p.causation_id, p.headers, p.payload
+    FROM place p
+    UNION ALL
+    SELECT p.lane_id,
+           CASE WHEN m.ordering_key IS NOT NULL AND p.has_blocked AND onceward.is_blocked(p.lane_id, m.ordering_key)
+           THEN json_build_object('tenant_id', m.tenant_id, 'blocked', true)
+           WHEN m.tenant_id <> p.tenant_id THEN json_build_object('tenant_id', m.tenant_id) END,
+           m.seq, m.created_at, m.occurred_at, m.id, nullif(m.version, 1::smallint), m.event_type, m.topic, m.ordering_key,
+           m.idempotency_key, m.correlation_uuid, m.correlation_id, m.causation_id, m.headers, m.payload
+    FROM place p
+    CROSS JOIN LATERAL (
+        SELECT * FROM onceward.message_to_carry m WHERE m.lane_id = p.lane_id AND m.seq > p.last_seq ORDER BY m.seq LIMIT $2) m
+    WHERE p.seq IS NULL";
 pub const DEFER: &str = "SELECT lane_id, seq, id FROM onceward.defer($1)";
 pub const REDEFER: &str = "SELECT onceward.redefer($1)";
 pub const SETTLE_DEFERRED: &str = "SELECT onceward.settle_deferred($1, $2)";

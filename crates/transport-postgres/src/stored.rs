@@ -31,7 +31,7 @@ pub(crate) struct Stored<'r> {
     correlation_id: IdText<'r>,
     causation_id: Option<&'r str>,
     actor: Option<Actor>,
-    pub trace: Option<TraceContext>,
+    trace: Option<TraceContext>,
     extensions: Map<String, Value>,
     payload: &'r str,
 }
@@ -80,7 +80,7 @@ impl<'r> Stored<'r> {
     pub(crate) fn read(row: &'r Row, origin: &'r Origin) -> Result<Self, String> {
         let published_at: Timestamp = row.get(column::CREATED_AT);
         let event_id: Uuid = row.get(column::ID);
-        if let Some(tenant_id) = &origin.foreign_tenant {
+        if let Some(tenant_id) = origin.foreign_tenant() {
             TenantId::check(tenant_id).map_err(|error| error.to_string())?;
         }
         let name: &str = row.get(column::EVENT_TYPE);
@@ -148,8 +148,8 @@ impl<'r> Stored<'r> {
 
     /// The message, for who handles it.
     pub(crate) fn delivery(self, origin: &Origin) -> Result<Delivery, String> {
-        let tenant_id = match &origin.foreign_tenant {
-            Some(tenant_id) => TenantId::new(tenant_id.as_str()).map_err(|error| error.to_string())?,
+        let tenant_id = match origin.foreign_tenant() {
+            Some(tenant_id) => TenantId::new(tenant_id).map_err(|error| error.to_string())?,
             None => origin.lane.tenant.clone(),
         };
         let correlation_id = match self.correlation_id {
@@ -181,8 +181,8 @@ impl<'r> Stored<'r> {
             ordering_key: self.ordering_key.map(str::to_owned),
             attempt: origin.attempt,
             published_at: self.published_at,
-            first_error: origin.first_error.clone(),
-            first_failed_at: origin.first_failed_at,
+            first_error: origin.first_error().map(str::to_owned),
+            first_failed_at: origin.first_failed_at(),
         })
     }
 

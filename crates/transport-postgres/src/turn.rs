@@ -104,10 +104,6 @@ impl<M: Message> LaneTurn<M> {
         &self.messages
     }
 
-    pub(crate) fn messages_mut(&mut self) -> &mut [M] {
-        &mut self.messages
-    }
-
     pub(crate) fn take_messages(&mut self) -> Vec<(Place, M)> {
         let places = std::mem::take(&mut self.places);
         places.into_iter().zip(std::mem::take(&mut self.messages)).collect()

@@ -4,7 +4,7 @@ use crate::database::{bus, database_on, publish};
 use onceward_testkit::{PATIENCE, TestDb};
 use onceward_transport::{BusKind, DeadReason, Parcel, Settlement, Subscription, Transport, wire};
 use onceward_transport_postgres::{
-    carry::{Outbox, OutboxTurn, Way, Ways},
+    carry::{Outbox, OutboxTurn, Packing, Way, Ways},
     routes::OUTBOX,
 };
 use serde_json::{Value, json};
@@ -143,8 +143,8 @@ async fn relays_do_not_watch_each_other_and_what_is_committed_behind_their_backs
     quick.batch_execute("COMMIT").await.expect("it commits");
 
     let outbox = Outbox::open(&bus(&database), LANES).await.expect("the outbox is a queue");
-    let (other, mut turn) = (take_a_lane(&outbox).await, take_a_lane(&outbox).await);
-    let mut carried: Vec<i64> = turn.take_parcels().iter().map(number).collect();
+    let (other, turn) = (take_a_lane(&outbox).await, take_a_lane(&outbox).await);
+    let mut carried: Vec<i64> = turn.parcels().iter().map(number).collect();
     let settlements: Vec<Settlement> = carried.iter().map(|_| Settlement::Done).collect();
     turn.settle(&settlements).await.expect("it is settled");
     let quiet = "FROM pg_locks k JOIN pg_database d ON d.oid = k.database AND d.datname = current_database()
@@ -173,13 +173,45 @@ async fn relays_do_not_watch_each_other_and_what_is_committed_behind_their_backs
     }
 }
 
+#[tokio::test]
+async fn a_relay_is_known_by_half_its_id_and_whoever_looks_leaves_no_lock() {
+    let database = database_on(BusKind::Kafka).await;
+    let [relay, owner] = [database.owner().await, database.owner().await];
+    relay.batch_execute("BEGIN; SELECT pg_advisory_xact_lock(19013, -2)").await.expect("it says that it is one");
+    let quiet = |xid: i64| format!("SELECT onceward.is_quiet({xid})::int::bigint");
+    let (its_own, another) = ((7 << 32) + 0xFFFF_FFFE, (7 << 32) + 0x7FFF_FFFE);
+    assert_eq!(count(&owner, &quiet(its_own)).await, 1);
+    assert_eq!(count(&owner, &quiet(another)).await, 0);
+    relay.batch_execute("COMMIT").await.expect("it ends");
+    assert_eq!(count(&owner, &quiet(its_own)).await, 0);
+    let held =
+        "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = 19013 AND pid = pg_backend_pid()";
+    assert_eq!(count(&owner, held).await, 0);
+}
+
+#[tokio::test]
+async fn only_a_relay_sees_what_there_is_to_carry() {
+    let database = database_on(BusKind::Kafka).await;
+    let owner = database.owner().await;
+    publish(&owner, 1).await;
+    let seen = "SELECT count(*) FROM onceward.message_to_carry";
+    owner.batch_execute("SET ROLE onceward_app").await.expect("the role of services");
+    assert_eq!(count(&owner, seen).await, 0, "nobody in particular");
+    owner.batch_execute("SET onceward.tenant_id = 'acme'").await.expect("a tenant");
+    assert_eq!(count(&owner, seen).await, 0, "nor a tenant");
+    owner.batch_execute("BEGIN; SET LOCAL onceward.relay = 'on'").await.expect("a relay");
+    assert_eq!(count(&owner, seen).await, 1);
+    owner.batch_execute("COMMIT").await.expect("it ends");
+    assert_eq!(count(&owner, seen).await, 0, "its turn is over");
+}
+
 /// As many as the outbox has.
 const LANES: usize = 8;
 
 async fn take_a_lane(outbox: &Outbox) -> OutboxTurn {
     let taking = async {
         loop {
-            match outbox.take(100, LANES, &mut AnyWay).await.expect("a turn can be taken") {
+            match outbox.take(100, LANES, &mut Packing::new(AnyWay)).await.expect("a turn can be taken") {
                 Some(turn) => break turn,
                 None => outbox.wait(A_MOMENT).await,
             }
@@ -246,11 +278,12 @@ async fn carry_all(database: &TestDb, mut verdict: impl FnMut(Parcel) -> Settlem
     let owner = database.owner().await;
     let outbox = Outbox::open(&bus(database), 1).await.expect("the outbox is a queue");
     let waiting = "SELECT count(*) FROM onceward.queue q CROSS JOIN onceward.lanes_with_work(q.id)";
+    let mut packing = Packing::new(AnyWay);
     let carrying = async {
         while count(&owner, waiting).await > 0 {
-            match outbox.take(10, 1, &mut AnyWay).await.expect("a turn can be taken") {
-                Some(mut turn) => {
-                    let settlements: Vec<Settlement> = turn.take_parcels().into_iter().map(&mut verdict).collect();
+            match outbox.take(10, 1, &mut packing).await.expect("a turn can be taken") {
+                Some(turn) => {
+                    let settlements: Vec<Settlement> = turn.parcels().into_iter().map(&mut verdict).collect();
                     turn.settle(&settlements).await.expect("it is settled");
                 }
                 None => outbox.wait(A_MOMENT).await,
