@@ -193,11 +193,17 @@ CREATE FUNCTION onceward.next_due_ms(p_queue int) RETURNS bigint
     FROM onceward.deferred d WHERE d.queue_id = p_queue AND d.due_at IS NOT NULL
 $$;
 
--- Whether a transaction holds the lock that says so. Whoever looks has it for a moment if nobody else does.
+-- The lower half of a transaction's id, as advisory locks have room for.
+CREATE FUNCTION onceward.low_half(p_xid bigint) RETURNS int
+    LANGUAGE sql IMMUTABLE
+    AS $$ SELECT (p_xid << 32 >> 32)::int $$;
+
+-- Whether a transaction has said that it will append nothing, which it does by a lock on its id. Whoever asks has that lock for a moment if
+-- nobody else does.
 CREATE FUNCTION onceward.is_quiet(p_xid bigint) RETURNS boolean
     LANGUAGE sql
-    AS $$ SELECT CASE WHEN pg_try_advisory_lock_shared(19013, (p_xid << 32 >> 32)::int)
-                      THEN NOT pg_advisory_unlock_shared(19013, (p_xid << 32 >> 32)::int) ELSE true END $$;
+    AS $$ SELECT CASE WHEN pg_try_advisory_lock_shared(19013, onceward.low_half(p_xid))
+                      THEN NOT pg_advisory_unlock_shared(19013, onceward.low_half(p_xid)) ELSE true END $$;
 
 -- Where lanes stand, and what is to be handled before anything new. First comes a row for each lane, without a seq (`about`:
 -- where the lane stands, the snapshot it was read with, and an id taken right after it); then what was put aside and is due, then
@@ -228,7 +234,7 @@ BEGIN
            json_build_object('turn', p.turn, 'last_seq', p.last_seq, 'open_xids', p.open_xids::text, 'open_floors', p.open_floors,
                'careful_until', p.careful_until, 'starts', coalesce(s.starts, 0), 'snapshot', pg_current_snapshot()::text,
                'xid', pg_current_xact_id()::text,
-               'quiet', CASE WHEN p_quiet AND pg_try_advisory_xact_lock(19013, (pg_current_xact_id()::text::bigint << 32 >> 32)::int) THEN
+               'quiet', CASE WHEN p_quiet AND pg_try_advisory_xact_lock(19013, onceward.low_half(pg_current_xact_id()::text::bigint)) THEN
                    ARRAY(SELECT o.xid FROM (
                        SELECT x::text::bigint FROM pg_snapshot_xip(pg_current_snapshot()) AS x
                        UNION ALL

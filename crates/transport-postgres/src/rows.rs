@@ -1,4 +1,5 @@
-//! Reading the rows of `onceward.take_turns`: where lanes stand, and the messages that were found in them.
+//! Reading the rows of `onceward.take_turns`, or of a relay's statement for the same: where lanes stand, and the messages that
+//! were found in them.
 
 use crate::{
     cursor::{LaneCursor, Snapshot, Source},
