@@ -1,4 +1,4 @@
-//! Takes an order over HTTP, reserves stock in a consumer, and says how it went.
+//! Accepts orders over HTTP, reserves stock in a consumer, and publishes the outcome.
 
 mod store;
 
@@ -6,7 +6,12 @@ use onceward::prelude::*;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// The service, with all it owns.
+const EVENTS_EXCHANGE: &str = "orders.events";
+const RESERVE_QUEUE: &str = "orders.reserve.v1";
+const DEAD_LETTER_EXCHANGE: &str = "orders.dlq";
+const DEAD_LETTER_QUEUE: &str = "orders.dlq.v1";
+
+/// Returns the service with everything it owns.
 pub fn service() -> Service {
     Service::new("orders")
         .migrations(Migrations {
@@ -22,18 +27,20 @@ pub fn service() -> Service {
         ])
         .topology(
             Topology::new()
-                .exchange(Exchange::topic("orders.events"))
-                .exchange(Exchange::fanout("orders.dlq"))
-                .queue(Queue::work("orders.reserve.v1").dead_letter("orders.dlq").delivery_limit(6))
-                .queue(Queue::dead_letter_store("orders.dlq.v1"))
-                .bind("orders.events", "tenant.*.order.placed", "orders.reserve.v1")
-                .bind("orders.dlq", "", "orders.dlq.v1"),
+                .exchange(Exchange::topic(EVENTS_EXCHANGE))
+                .exchange(Exchange::fanout(DEAD_LETTER_EXCHANGE))
+                .queue(Queue::work(RESERVE_QUEUE).dead_letter(DEAD_LETTER_EXCHANGE).delivery_limit(6))
+                .queue(Queue::dead_letter_store(DEAD_LETTER_QUEUE))
+                .bind(EVENTS_EXCHANGE, "tenant.*.order.placed", RESERVE_QUEUE)
+                .bind(DEAD_LETTER_EXCHANGE, "", DEAD_LETTER_QUEUE),
         )
+        .publishes::<OrderPlaced>()
+        .publishes::<OrderSettled>()
         .routes(routes)
-        .consumer(Consumer::transactional("reserve-stock", "orders.reserve.v1").on(ReserveStock))
+        .consumer(Consumer::transactional("reserve-stock", RESERVE_QUEUE).on(ReserveStock))
 }
 
-/// An order was taken.
+/// An order was placed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OrderPlaced {
@@ -44,17 +51,19 @@ pub struct OrderPlaced {
 
 impl Event for OrderPlaced {
     const TYPE: &'static str = "order.placed.v1";
-    fn topic(&self, tenant: &TenantId) -> String {
-        format!("orders.events:tenant.{tenant}.order.placed")
+    const EXCHANGE: &'static str = EVENTS_EXCHANGE;
+
+    fn routing_key(&self, tenant: &TenantId) -> String {
+        format!("tenant.{tenant}.order.placed")
     }
 
-    /// Orders for the same article are served first come, first served.
+    /// Orders for the same article are served in the order in which they were placed.
     fn ordering_key(&self) -> Option<String> {
         Some(self.sku.clone())
     }
 }
 
-/// Its stock was reserved, or there was not enough.
+/// Stock was reserved for the order, or there was not enough.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OrderSettled {
@@ -65,8 +74,10 @@ pub struct OrderSettled {
 
 impl Event for OrderSettled {
     const TYPE: &'static str = "order.settled.v1";
-    fn topic(&self, tenant: &TenantId) -> String {
-        format!("orders.events:tenant.{tenant}.order.settled")
+    const EXCHANGE: &'static str = EVENTS_EXCHANGE;
+
+    fn routing_key(&self, tenant: &TenantId) -> String {
+        format!("tenant.{tenant}.order.settled")
     }
 }
 
@@ -75,7 +86,7 @@ fn routes() -> Routes {
         .post("/api/orders", Access::role("orders:write"), place_order)
         .summary("Place an order")
         .request("order.place.v1")
-        .responds_empty(202)
+        .responds_accepted()
         .get("/api/orders/{id}", Access::role("orders:read"), show_order)
         .summary("Show an order")
         .responds(200, "order.v1")
@@ -96,7 +107,7 @@ async fn place_order(command: Command<PlaceOrder>) -> Result<Response, Problem> 
 }
 
 async fn show_order(Path(id): Path<Uuid>, reader: Reader) -> Result<Response, Problem> {
-    let missing = || Problem::new(codes::NOT_FOUND).detail("there is no such order");
+    let missing = || Problem::new(codes::NOT_FOUND).detail("The order does not exist.");
     let order = store::find_order(&reader.tx, id).await?.ok_or_else(missing)?;
     reader.respond(&order).await
 }

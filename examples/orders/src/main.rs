@@ -1,4 +1,4 @@
-//! The orders service as a program of its own.
+//! The orders service as a standalone program.
 fn main() -> std::process::ExitCode {
-    onceward::cli::main(vec![onceward_example_orders::service()])
+    onceward_cli::main(vec![onceward_example_orders::service()])
 }

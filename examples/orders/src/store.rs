@@ -6,9 +6,10 @@ use uuid::Uuid;
 
 const INSERT: &str = "INSERT INTO orders.customer_order (tenant_id, order_id, sku, quantity) VALUES ($1, $2, $3, $4)";
 const FIND: &str = "SELECT sku, quantity, status FROM orders.customer_order WHERE order_id = $1";
-const STOCK: &str = "INSERT INTO orders.stock (tenant_id, sku, available) VALUES ($1, $2, 1000) ON CONFLICT DO NOTHING";
-const TAKE: &str = "UPDATE orders.stock SET available = available - $2 WHERE sku = $1 AND available >= $2";
-const SETTLE: &str = "UPDATE orders.customer_order SET status = $2 WHERE order_id = $1";
+const INIT_STOCK: &str =
+    "INSERT INTO orders.stock (tenant_id, sku, available) VALUES ($1, $2, 1000) ON CONFLICT DO NOTHING";
+const DEDUCT_STOCK: &str = "UPDATE orders.stock SET available = available - $2 WHERE sku = $1 AND available >= $2";
+const UPDATE_STATUS: &str = "UPDATE orders.customer_order SET status = $2 WHERE order_id = $1";
 
 pub(crate) async fn insert_order(tx: &Tx, id: Uuid, sku: &str, quantity: i32) -> Result<u64, DbError> {
     tx.execute(INSERT, &[&tx.tenant()?.as_str(), &id, &sku, &quantity]).await
@@ -21,10 +22,10 @@ pub(crate) async fn find_order(tx: &Tx, id: Uuid) -> Result<Option<Value>, DbErr
     }))
 }
 
-/// Takes the quantity out of the stock, which starts at 1000 of everything. `false`: there is not enough.
+/// Deducts the quantity from the stock, which starts at 1000 of each article. Returns `false` if there is not enough.
 pub(crate) async fn reserve(tx: &Tx, id: Uuid, sku: &str, quantity: i32) -> Result<bool, DbError> {
-    tx.execute(STOCK, &[&tx.tenant()?.as_str(), &sku]).await?;
-    let reserved = tx.execute(TAKE, &[&sku, &quantity]).await? == 1;
-    tx.execute(SETTLE, &[&id, &if reserved { "reserved" } else { "rejected" }]).await?;
+    tx.execute(INIT_STOCK, &[&tx.tenant()?.as_str(), &sku]).await?;
+    let reserved = tx.execute(DEDUCT_STOCK, &[&sku, &quantity]).await? == 1;
+    tx.execute(UPDATE_STATUS, &[&id, &if reserved { "reserved" } else { "rejected" }]).await?;
     Ok(reserved)
 }

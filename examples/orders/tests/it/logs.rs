@@ -1,20 +1,20 @@
-//! Logs carry no payloads, at any level that a curious operator may choose.
+//! Logs contain no payloads, at any level that an operator may choose.
 
 use crate::support::{
-    api::{Api, answer},
+    api::{ApiClient, order_id},
     bus::{Bus, on_buses},
-    fleet::{example, token},
+    processes::{example, token},
 };
 use onceward::Platform;
 use onceward_example_orders::service;
-use onceward_testkit::{SECRET, Scratch, TestDb, eventually, free_port};
+use onceward_testkit::{HttpResponse, SECRET, Scratch, TestDb, eventually, free_port};
 use reqwest::Method;
 use serde_json::json;
 
-const MARKER: &str = "for-nobodys-eyes";
+const MARKER: &str = "confidential-marker";
 
-on_buses!(debug_logs_hold_no_payload_of_good_bad_or_poisoned_messages);
-async fn debug_logs_hold_no_payload_of_good_bad_or_poisoned_messages(bus: Bus) {
+on_buses!(debug_logs_contain_no_payload_of_valid_invalid_or_poisoned_messages);
+async fn debug_logs_contain_no_payload_of_valid_invalid_or_poisoned_messages(bus: Bus) {
     let platform = Platform::assemble(vec![service()]).unwrap();
     let (database, scratch) = (TestDb::for_platform_on(&platform, bus.kind).await, Scratch::new());
     let (url, listen) = (database.url(), format!("127.0.0.1:{}", free_port()));
@@ -29,16 +29,16 @@ async fn debug_logs_hold_no_payload_of_good_bad_or_poisoned_messages(bus: Bus) {
     let log = scratch.join("stderr.log");
     let mut program = example().start(&["serve"], &variables, &log);
     let url = format!("http://{listen}");
-    program.ready(&url).await;
-    let api = Api::new(&url);
+    program.wait_until_ready(&url).await;
+    let api = ApiClient::new(&url);
     let token = token("acme");
 
-    let order = api.place(&token, MARKER, &json!({"sku": MARKER, "quantity": 1})).await.order_id();
-    let refused = json!({"sku": MARKER, "quantity": MARKER});
-    assert_eq!(api.place(&token, "refused", &refused).await.status, 422);
+    let order = order_id(&api.place(&token, MARKER, &json!({"sku": MARKER, "quantity": 1})).await);
+    let invalid = json!({"sku": MARKER, "quantity": MARKER});
+    assert_eq!(api.place(&token, "invalid", &invalid).await.status, 422);
     let garbage = api.request(Method::POST, "/api/orders").bearer_auth(&token).header("idempotency-key", "garbage");
     let garbage = garbage.header("content-type", "application/json").body(format!("{{\"{MARKER}\""));
-    assert_eq!(answer(garbage).await.unwrap().status, 400);
+    assert_eq!(HttpResponse::to(garbage).await.status, 400);
     let owner = database.owner().await;
     owner
         .execute(
@@ -47,7 +47,7 @@ async fn debug_logs_hold_no_payload_of_good_bad_or_poisoned_messages(bus: Bus) {
         )
         .await
         .unwrap();
-    eventually("the poisoned message is put away", || async {
+    eventually("the poisoned message is a dead letter", || async {
         owner.query_opt("SELECT FROM onceward.dead_letters", &[]).await.unwrap()
     })
     .await;
@@ -58,8 +58,8 @@ async fn debug_logs_hold_no_payload_of_good_bad_or_poisoned_messages(bus: Bus) {
     assert!(program.terminate().await.success());
 
     let text = std::fs::read_to_string(&log).unwrap();
-    assert!(text.contains("request finished") && text.contains("\"DEBUG\""), "there is something to look through");
+    assert!(text.contains("request finished") && text.contains("\"DEBUG\""), "the log has content at every level");
     assert!(text.contains("dead letter"), "the poisoned message is mentioned");
     let leaks: Vec<&str> = text.lines().filter(|line| line.contains(MARKER) || line.contains(&token)).collect();
-    assert!(leaks.is_empty(), "{} lines hold a payload or a token, the first: {}", leaks.len(), leaks[0]);
+    assert!(leaks.is_empty(), "{} lines contain a payload or a token, the first: {}", leaks.len(), leaks[0]);
 }

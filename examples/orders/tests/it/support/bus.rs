@@ -1,24 +1,24 @@
-//! The buses that every test runs on.
+//! The buses that the tests run on.
 
-use onceward::{Platform, transport::Broker};
+use onceward::{Platform, broker::Broker};
 use onceward_example_orders::service;
 pub use onceward_testkit::Bus;
 use std::sync::Arc;
 
-/// The bus as a program outside the service would use it.
+/// Connects to the bus as a program outside the service would.
 pub fn broker(bus: &Bus) -> Arc<dyn Broker> {
-    let platform = Platform::assemble(vec![service()]).expect("the service fits");
+    let platform = Platform::assemble(vec![service()]).expect("the service is valid");
     bus.broker(platform.topology())
 }
 
-/// Makes a test for each named bus of an `async fn name(bus: Bus)`; without names, for all four.
+/// Creates a test of an `async fn name(bus: Bus)` for each named bus; without names, for all four.
 macro_rules! on_buses {
     ($name:ident) => {
         on_buses!($name: on_postgres Postgres, on_rabbitmq RabbitMq, on_kafka Kafka, on_redis Redis);
     };
     ($name:ident: $($test:ident $kind:ident),+) => {
         mod $name {
-            use onceward::transport::BusKind;
+            use onceward::broker::BusKind;
             use onceward_testkit::Bus;
 
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -31,7 +31,7 @@ macro_rules! on_buses {
     };
 }
 
-/// Makes three tests of an `async fn name(kind: BusKind)`: one for each broker.
+/// Creates three tests of an `async fn name(kind: BusKind)`: one for each broker.
 macro_rules! on_brokers {
     ($name:ident) => {
         on_brokers!($name: on_rabbitmq RabbitMq, on_kafka Kafka, on_redis Redis);
@@ -40,7 +40,7 @@ macro_rules! on_brokers {
         mod $name {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $test() {
-                use onceward::transport::BusKind;
+                use onceward::broker::BusKind;
                 if !onceward_testkit::left_out(BusKind::$kind.name()) {
                     super::$name(BusKind::$kind).await;
                 }

@@ -1,10 +1,10 @@
-//! What the tests of the example share.
+//! Shared fixtures.
 
 pub mod api;
 pub mod bus;
 pub mod check;
-pub mod fleet;
-pub mod lap;
+pub mod fixture;
+pub mod latency;
 pub mod load;
-pub mod other_team;
-pub mod shop;
+pub mod processes;
+pub mod sql_publisher;

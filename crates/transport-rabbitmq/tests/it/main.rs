@@ -1,9 +1,0 @@
-//! RabbitMQ as a bus, against a real server.
-
-mod conformance;
-mod declaring;
-mod handover;
-mod outages;
-mod publishing;
-mod receiving;
-mod support;

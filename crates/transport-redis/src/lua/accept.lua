@@ -1,9 +1,0 @@
--- Forgets entries. A script and no transaction, because a full server refuses transactions but must be emptied.
--- KEYS: stream. ARGV: group, ids.
-
-for first = 2, #ARGV, 1000 do
-    local last = math.min(first + 999, #ARGV)
-    redis.call('XACK', KEYS[1], ARGV[1], unpack(ARGV, first, last))
-    redis.call('XDEL', KEYS[1], unpack(ARGV, first, last))
-end
-return 1

@@ -1,0 +1,301 @@
+//! One queue, read by one consumer, possibly from several tasks at once.
+
+use crate::{
+    BusError, MessageLog, MessageLogConfig,
+    lane_scheduler::{Lane, LaneScheduler},
+    lease::{self, LeaseId, LeasedMessage},
+    routes::DeclaredQueue,
+    settle::ConsumerIdentity,
+    store,
+    turn::{LaneTurn, QueueTurn},
+    turn_message::TurnMessage,
+    turn_rows::RowReader,
+    work_poller::{self, LINGER, WorkPoller},
+};
+use onceward_broker::{Delivery, Settlement};
+use onceward_db::{Db, DbError, Scope, Tx, lock_class};
+use onceward_envelope::TenantId;
+use parking_lot::Mutex;
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+/// A turn started this many times without finishing is handled carefully, one message at a time; so is a message that
+/// lost this many leases.
+const SUSPICIOUS_STARTS: i32 = 2;
+
+/// A consumer's subscription to a queue.
+#[derive(Clone, Debug)]
+pub struct Subscription {
+    /// The consumer's name; it appears in dead letters and metrics.
+    pub consumer: String,
+    /// The queue.
+    pub queue: String,
+    /// Keep the order of keys. Without it, a waiting message blocks no other.
+    pub ordered: bool,
+    /// How many turns or leases will be requested concurrently.
+    pub concurrency: usize,
+    /// Count how often a turn starts, so that a message that kills its workers is found and isolated.
+    pub isolate_killers: bool,
+}
+
+/// The state of a queue that its reader, its poller and the wake-ups share.
+pub(crate) struct QueueState {
+    pub name: String,
+    pub queue_id: i32,
+    pub poller: WorkPoller,
+    scheduler: Mutex<LaneScheduler>,
+    woken: Notify,
+    /// Whether every lane was checked once. Before that, a lane that was woken may be the least urgent of all.
+    polled_once: AtomicBool,
+    /// Whether a risky lane goes first the next time it was read together with others.
+    risky_next: AtomicBool,
+}
+
+impl QueueState {
+    fn new(name: String, queue_id: i32) -> Self {
+        Self {
+            name,
+            queue_id,
+            poller: WorkPoller::new(),
+            scheduler: Mutex::default(),
+            woken: Notify::new(),
+            polled_once: AtomicBool::new(false),
+            risky_next: AtomicBool::new(true),
+        }
+    }
+
+    /// Records that the scheduler now knows all lanes with work.
+    pub(crate) fn finish_first_poll(&self) {
+        if !self.polled_once.swap(true, Ordering::AcqRel) {
+            self.woken.notify_one();
+        }
+    }
+
+    /// Alternates between `true` and `false`, so that risky lanes and the others take turns.
+    pub(crate) fn prefers_risky(&self) -> bool {
+        self.risky_next.fetch_xor(true, Ordering::AcqRel)
+    }
+
+    /// Records that this lane has work.
+    pub(crate) fn wake(&self, lane: &Lane) {
+        if self.scheduler.lock().wake(lane) {
+            self.woken.notify_one();
+        }
+    }
+
+    /// Polls for work as soon as possible: any lane may have some.
+    pub(crate) fn poll_now(&self) {
+        self.poller.poll_within(Duration::ZERO);
+    }
+
+    /// Ends the turn in this lane.
+    fn finish(&self, lane: &Lane, more: bool) {
+        if self.scheduler.lock().finish(lane, more) {
+            self.woken.notify_one();
+        }
+    }
+
+    fn pick(&self, sharers: usize, most: usize) -> Vec<Lane> {
+        if !self.polled_once.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let mut scheduler = self.scheduler.lock();
+        let fair_share = (scheduler.ready_lanes() / sharers.max(1)).clamp(1, most);
+        let mut picked = scheduler.pick(fair_share);
+        // A tenant's lower priorities wait for another turn; otherwise they would share every turn with the higher
+        // ones. The first lane of a tenant has its highest priority.
+        let mut highest: HashMap<TenantId, i16> = HashMap::new();
+        picked.retain(|lane| {
+            let first = *highest.entry(lane.tenant.clone()).or_insert(lane.priority);
+            let keep = lane.priority == first;
+            if !keep {
+                scheduler.finish(lane, true);
+            }
+            keep
+        });
+        if scheduler.ready_lanes() > 0 {
+            self.woken.notify_one();
+        }
+        picked
+    }
+}
+
+/// Reads one queue of the message log.
+pub struct QueueReader {
+    /// The handle whose transactions are the turns.
+    db: Db,
+    /// For everything that must not wait for a turn to release its connection.
+    pub(crate) lookups: Db,
+    queue: DeclaredQueue,
+    pub(crate) subscription: Subscription,
+    pub(crate) state: Arc<QueueState>,
+    /// Identifies this reader in the leases it holds.
+    pub(crate) worker: String,
+    config: MessageLogConfig,
+}
+
+impl QueueReader {
+    pub(crate) fn open(log: &MessageLog, queue: DeclaredQueue, subscription: Subscription) -> Self {
+        let (db, lookups, config) = (log.db.clone(), log.lookups.clone(), log.config);
+        let state = Arc::new(QueueState::new(subscription.queue.clone(), queue.id));
+        log.wake_hub.register(queue.id, Arc::downgrade(&state));
+        tokio::spawn(recheck_waiting(lookups.clone(), queue.id));
+        let poll = work_poller::run(log.supervisor.clone(), lookups.clone(), Arc::downgrade(&state), config.poll_ms);
+        tokio::spawn(poll);
+        let worker = format!("{}-{}", std::process::id(), Uuid::now_v7().simple());
+        Self { db, lookups, queue, subscription, state, worker, config }
+    }
+
+    /// Takes up to `limit` messages, to be handled in the returned turn's transaction. Returns `None` if nothing is
+    /// due.
+    pub async fn take(&self, limit: usize) -> Result<Option<QueueTurn>, BusError> {
+        let Some(turn) = self.begin_turn::<Delivery>(limit, self.subscription.concurrency, &mut ()).await? else {
+            return Ok(None);
+        };
+        if self.subscription.isolate_killers {
+            self.record_start(&turn).await?;
+        }
+        Ok(Some(QueueTurn(turn)))
+    }
+
+    /// Takes up to `limit` messages that no other worker receives for `lease`, or longer if it is extended in time.
+    pub async fn lease(&self, limit: usize, lease: Duration) -> Result<Vec<LeasedMessage>, BusError> {
+        match self.begin_turn(limit, self.subscription.concurrency, &mut ()).await? {
+            Some(turn) => lease::lease_turn(self, turn, lease).await,
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Extends leases; returns those that are still held.
+    pub async fn extend(&self, leases: &[LeaseId], by: Duration) -> Result<Vec<LeaseId>, BusError> {
+        lease::extend(self, leases, by).await
+    }
+
+    /// Starts handling a message that must be handled [alone](LeasedMessage::alone). It counts as a delivery if its
+    /// worker dies now. Returns `false` if the lease was lost.
+    pub async fn start_alone(&self, lease: LeaseId) -> Result<bool, BusError> {
+        lease::start_alone(self, lease).await
+    }
+
+    /// Settles a leased message within `tx`. Returns `false` if the lease was lost; `tx` must then be rolled back.
+    pub async fn settle_lease(
+        &self,
+        tx: &mut Tx,
+        leased: &LeasedMessage,
+        settlement: Settlement,
+    ) -> Result<bool, BusError> {
+        lease::settle(self, tx, leased, settlement).await
+    }
+
+    /// Waits until messages may be available, at most for `most`.
+    pub async fn wait(&self, most: Duration) {
+        let _ = tokio::time::timeout(most, self.state.woken.notified()).await;
+    }
+
+    /// Polls for work as soon as possible: a settled lease was committed, so messages behind it can be taken.
+    pub fn poll_now(&self) {
+        self.state.poll_now();
+    }
+
+    /// Locks and reads a fair share of the lanes among `sharers`. The caller settles the turn, or drops it to return
+    /// everything.
+    pub(crate) async fn begin_turn<M: TurnMessage>(
+        &self,
+        limit: usize,
+        sharers: usize,
+        context: &mut M::Context,
+    ) -> Result<Option<LaneTurn<M>>, BusError> {
+        let lanes = self.state.pick(sharers, self.config.lanes_per_turn.min(limit.max(1)));
+        if lanes.is_empty() {
+            return Ok(None);
+        }
+        let picked = PickedLanes { queue: self.state.clone(), lanes };
+        let per_lane = i32::try_from((limit / picked.lanes.len()).max(1)).unwrap_or(i32::MAX);
+        let ids: Vec<i32> = picked.lanes.iter().map(|lane| lane.id).collect();
+        let mut tx = self.db.begin(Scope::platform("onceward")).await?;
+        let mut reader = RowReader::new(&picked.lanes, context);
+        if M::QUIET {
+            tx.queue_statements(store::MARK_AS_RELAY);
+            let locked: Vec<i32> = tx.query_one(store::LOCK_LANES, &[&ids, &lock_class::LANE]).await?.get(0);
+            tx.query_each(store::TAKE_OUTBOX, &[&locked, &per_lane], |row| reader.add(row)).await?;
+        } else {
+            tx.query_each(store::TAKE_TURNS, &[&ids, &per_lane], |row| reader.add(row)).await?;
+        }
+        let lanes = reader.finish()?;
+        LaneTurn::new(self, tx, picked, lanes, per_lane).or_nothing().await
+    }
+
+    /// Records that these turns have started, in a way that a crash of this process cannot undo.
+    async fn record_start(&self, turn: &LaneTurn) -> Result<(), DbError> {
+        let (lanes, turns) = turn.started_lanes();
+        let connection = self.lookups.connection().await?;
+        connection.query(store::NOTE_START, &[&lanes, &turns]).await.map(drop)
+    }
+
+    pub(crate) fn identity(&self) -> ConsumerIdentity {
+        let identity = ConsumerIdentity::of(&self.subscription.consumer, &self.queue);
+        ConsumerIdentity { ordered: self.subscription.ordered, ..identity }
+    }
+
+    pub(crate) fn is_suspicious(starts: i32) -> bool {
+        starts >= SUSPICIOUS_STARTS
+    }
+
+    /// Returns how many times the first message of a turn was handled alone, according to the starts of its turn. The
+    /// first starts of a lane that was not careful yet were shared with its neighbours, so they do not count against
+    /// the message.
+    pub(crate) fn starts_alone(starts: i32, was_careful: bool) -> u32 {
+        let together = if was_careful { 0 } else { SUSPICIOUS_STARTS };
+        (starts - together).max(0).unsigned_abs()
+    }
+}
+
+async fn recheck_waiting(db: Db, queue_id: i32) {
+    let rechecked = async {
+        let connection = db.connection().await?;
+        connection.query(store::RECHECK_WAITING, &[&queue_id]).await
+    };
+    if let Err(error) = rechecked.await {
+        tracing::debug!(%error, "rechecking messages of unknown types failed; they are retried when they are due");
+    }
+}
+
+/// Lanes picked from the scheduler. They are returned to it in every case.
+pub(crate) struct PickedLanes {
+    queue: Arc<QueueState>,
+    lanes: Vec<Lane>,
+}
+
+impl PickedLanes {
+    pub(crate) fn queue(&self) -> &QueueState {
+        &self.queue
+    }
+
+    /// Returns the lanes to the scheduler. `more` reports for each whether it may have more work.
+    pub(crate) fn release(&mut self, more: impl Fn(i32) -> bool) {
+        let mut ran_empty = false;
+        for lane in self.lanes.drain(..) {
+            let more = more(lane.id);
+            ran_empty |= !more;
+            self.queue.finish(&lane, more);
+        }
+        if ran_empty {
+            self.queue.poller.poll_within(LINGER);
+        }
+    }
+}
+
+impl Drop for PickedLanes {
+    fn drop(&mut self) {
+        // Not released, so the turn failed. The messages remain for the next turn.
+        self.release(|_| false);
+    }
+}

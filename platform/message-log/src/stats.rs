@@ -1,0 +1,101 @@
+//! Queue figures, at a cost that does not grow with the queues.
+
+use crate::store;
+use jiff::Timestamp;
+use onceward_db::{Db, DbError};
+use std::{collections::HashMap, time::Duration};
+
+/// One queue's figures.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueStats {
+    /// The queue.
+    pub queue: String,
+    /// Messages waiting; exact up to [`SAMPLE`] per lane, extrapolated beyond.
+    pub depth: i64,
+    /// Age of the oldest unfinished message: waiting, in retry, blocked behind one of those, or leased. The age of a
+    /// message that was delayed on purpose counts from the time at which it was due.
+    pub lag_seconds: f64,
+    /// Deferred messages (retries, delays, leases, and those waiting behind them), at most [`SAMPLE`].
+    pub deferred: i64,
+    /// Whether more exist than were counted.
+    pub deferred_is_more: bool,
+    /// Open dead letters, at most [`SAMPLE`].
+    pub dead: i64,
+    /// Whether more exist than were counted.
+    pub dead_is_more: bool,
+}
+
+/// Formats a count for people: `1000+` if more exist than were counted.
+pub fn at_least(count: i64, is_more: bool) -> String {
+    format!("{count}{}", if is_more { "+" } else { "" })
+}
+
+/// How many messages are counted individually.
+pub const SAMPLE: i32 = 1_000;
+
+/// Returns the figures of every queue.
+pub async fn queue_stats(db: &Db) -> Result<Vec<QueueStats>, DbError> {
+    let connection = db.connection().await?;
+    let rows = connection.query(store::QUEUE_STATS, &[&SAMPLE]).await?;
+    Ok(rows
+        .iter()
+        .map(|row| QueueStats {
+            queue: row.get(0),
+            depth: row.get(1),
+            lag_seconds: row.get(2),
+            deferred: row.get(3),
+            dead: row.get(4),
+            deferred_is_more: row.get(5),
+            dead_is_more: row.get(6),
+        })
+        .collect())
+}
+
+/// Records how many messages were waiting in queues of a bus that cannot report their age. For each queue with
+/// messages, returns a time before which none of them was published. `age` is how long ago the bus was queried, and
+/// `in_flight` how many messages of a queue its readers may have had in flight then.
+pub async fn record_backlogs(
+    db: &Db,
+    waiting: &[(String, u64)],
+    age: Duration,
+    in_flight: usize,
+) -> Result<HashMap<String, Timestamp>, DbError> {
+    let queues: Vec<&str> = waiting.iter().map(|(queue, _)| queue.as_str()).collect();
+    let counts: Vec<i64> = waiting.iter().map(|(_, count)| i64::try_from(*count).unwrap_or(i64::MAX)).collect();
+    let age_ms = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+    let in_flight = i64::try_from(in_flight).unwrap_or(i64::MAX);
+    let connection = db.connection().await?;
+    let rows = connection.query(store::NOTE_BACKLOGS, &[&queues, &counts, &age_ms, &in_flight]).await?;
+    Ok(rows.iter().filter_map(|row| Some((row.get(0), row.get::<_, Option<Timestamp>>(1)?))).collect())
+}
+
+/// Messages of a queue whose type or version no running worker knows. Other messages of their keys wait behind them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UnknownMessages {
+    /// The queue.
+    pub queue: String,
+    /// The number of messages; at most [`SAMPLE`] are counted.
+    pub messages: i64,
+    /// Whether more exist than were counted.
+    pub is_more: bool,
+    /// How long ago the oldest of them was published; 0 if none exist.
+    pub oldest_seconds: f64,
+    /// Some of their types, with versions.
+    pub event_types: Vec<String>,
+}
+
+/// Returns the messages of unknown types of every queue.
+pub async fn unknown_messages(db: &Db) -> Result<Vec<UnknownMessages>, DbError> {
+    let connection = db.connection().await?;
+    let rows = connection.query(store::UNKNOWN_MESSAGES, &[&SAMPLE]).await?;
+    Ok(rows
+        .iter()
+        .map(|row| UnknownMessages {
+            queue: row.get(0),
+            messages: row.get(1),
+            is_more: row.get(2),
+            oldest_seconds: row.get(3),
+            event_types: row.get(4),
+        })
+        .collect())
+}

@@ -1,0 +1,149 @@
+//! Puts the declarations of all services together and checks that they fit. Every problem becomes one sentence that says
+//! what to change; [`crate::Platform::assemble`] reports all of them at once.
+
+use crate::{Service, platform::PLATFORM_MIGRATIONS, service::PublishedEvent};
+use onceward_db::Migrations;
+use onceward_envelope::{EventType, SchemaRegistry};
+use onceward_messaging::schedule::Timetable;
+use onceward_topology::{QueueKind, Topology};
+use std::collections::BTreeSet;
+
+/// Returns the schemas of all services. A schema that is invalid or declared twice is a problem.
+pub(crate) fn schemas(services: &[Service], problems: &mut Vec<String>) -> SchemaRegistry {
+    let mut builder = SchemaRegistry::builder();
+    let of_services = services.iter().flat_map(|service| service.schemas.iter().map(|schema| (service.name, *schema)));
+    for (service, schema) in onceward_web::SCHEMAS.iter().map(|schema| ("onceward-web", *schema)).chain(of_services) {
+        match builder.clone().add_json(schema) {
+            Ok(added) => builder = added,
+            Err(error) => problems.push(format!("service {service}: {error}")),
+        }
+    }
+    builder.build().unwrap_or_else(|error| {
+        problems.push(error.to_string());
+        SchemaRegistry::builder().build().expect("an empty registry is valid")
+    })
+}
+
+/// Returns the topology of all services. Conflicting or incomplete declarations are problems.
+pub(crate) fn topology(services: &[Service], problems: &mut Vec<String>) -> Topology {
+    let mut merged = Topology::new();
+    for service in services {
+        match merged.clone().merge(service.topology.clone()) {
+            Ok(larger) => merged = larger,
+            Err(conflict) => problems.push(format!("service {}: {conflict}", service.name)),
+        }
+    }
+    if let Err(found) = merged.validate() {
+        problems.extend(found.iter().map(ToString::to_string));
+    }
+    merged
+}
+
+/// Returns the schedules of all services, parsed. A schedule whose messages could not be published is a problem.
+pub(crate) fn schedules(
+    services: &[Service],
+    schemas: &SchemaRegistry,
+    topology: &Topology,
+    problems: &mut Vec<String>,
+) -> Vec<Timetable> {
+    let mut schedules = Vec::new();
+    let mut names = BTreeSet::new();
+    for schedule in services.iter().flat_map(|service| &service.schedules) {
+        if !names.insert(&schedule.name) {
+            problems.push(format!("two schedules are called {}; rename one", schedule.name));
+        }
+        match Timetable::new(schedule.clone()) {
+            Ok(parsed) => {
+                problems.extend(parsed.problems(schemas, topology));
+                schedules.push(parsed);
+            }
+            Err(error) => problems.push(error.to_string()),
+        }
+    }
+    schedules
+}
+
+/// Checks that one schema has one list of migrations, even if several services declare it.
+pub(crate) fn check_migrations(services: &[Service], problems: &mut Vec<String>) {
+    let mut known: Vec<(&str, Migrations)> =
+        PLATFORM_MIGRATIONS.iter().map(|migrations| ("the platform", *migrations)).collect();
+    for service in services {
+        for migrations in &service.migrations {
+            match known.iter().find(|(_, other)| other.schema == migrations.schema) {
+                None => known.push((service.name, *migrations)),
+                Some((_, other)) if other == migrations => {}
+                Some((owner, _)) => problems.push(format!(
+                    "service {} declares other migrations for the schema {} than {owner}; use another schema",
+                    service.name, migrations.schema
+                )),
+            }
+        }
+    }
+}
+
+/// Checks that every published event has an exchange and a schema.
+pub(crate) fn check_published(
+    services: &[Service],
+    schemas: &SchemaRegistry,
+    topology: &Topology,
+    problems: &mut Vec<String>,
+) {
+    for service in services {
+        for PublishedEvent { event_type, exchange } in &service.published {
+            if topology.find_exchange(exchange).is_none() {
+                problems.push(format!(
+                    "service {} publishes {event_type} to the exchange {exchange}, which is not declared; add it to a topology",
+                    service.name
+                ));
+            }
+            match event_type.parse::<EventType>() {
+                Ok(known) if schemas.contains(known.schema_id()) => {}
+                Ok(_) => problems.push(format!(
+                    "service {} publishes {event_type}, which has no schema; add it to the service's schemas",
+                    service.name
+                )),
+                Err(error) => problems.push(format!("service {} publishes {event_type}: {error}", service.name)),
+            }
+        }
+    }
+}
+
+/// Checks that every consumer has a name and a work queue of its own, and that the types it handles have schemas.
+pub(crate) fn check_consumers(
+    services: &[Service],
+    schemas: &SchemaRegistry,
+    topology: &Topology,
+    problems: &mut Vec<String>,
+) {
+    let mut names = BTreeSet::new();
+    let mut queues = BTreeSet::new();
+    for consumer in services.iter().flat_map(|service| &service.consumers) {
+        let name = consumer.name();
+        if !names.insert(name) {
+            problems.push(format!("two consumers are called {name}; rename one"));
+        }
+        if !queues.insert(consumer.queue()) {
+            problems.push(format!("queue {} has two consumers; declare another queue for {name}", consumer.queue()));
+        }
+        match topology.find_queue(consumer.queue()) {
+            Some(queue) if queue.kind == QueueKind::Work => {}
+            Some(_) => problems.push(format!(
+                "consumer {name} reads {}, which is a dead-letter store; declare a work queue for it",
+                consumer.queue()
+            )),
+            None => problems.push(format!(
+                "consumer {name} reads {}, which is not declared; add the queue to a topology",
+                consumer.queue()
+            )),
+        }
+        let types: Vec<EventType> = consumer.event_types();
+        if types.is_empty() && !consumer.handles_any() {
+            problems.push(format!("consumer {name} has no handlers; add one, or remove the consumer"));
+        }
+        for event_type in types.iter().filter(|event_type| !schemas.contains(event_type.schema_id())) {
+            problems.push(format!(
+                "consumer {name} handles {event_type}, which has no schema; add it to the service's schemas"
+            ));
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! The `onceward` program as its users run it.
+
+mod attempts;
+mod audit;
+mod cli_fixture;
+mod commands;
+mod dead_letter_queue;
+mod dlq;
+mod doctor;
+mod first_hour;
+mod full_disk;
+mod health;
+mod json_names;
+mod keys;
+mod ledger;
+mod lending_process;
+mod lending_settings;
+mod metrics;
+mod operator_actions;
+mod order_load;
+mod outbox;
+mod pages;
+mod payment_kills;
+mod payment_load;
+mod payment_metrics;
+mod payment_story;
+mod payments;
+mod pooler;
+mod quota_kills;
+#[path = "../../src/services.rs"]
+mod services;
+mod settings;
+mod shutdown;
+mod slo;
+mod support;
+mod telemetry;
+mod terminal_width;
+mod topology;
+mod trace;
+mod up;
+mod up_recovery;
+mod webhooks;
+mod webhooks_cli;

@@ -1,0 +1,370 @@
+//! The messages of the pipeline: four events fixed for compatibility with existing consumers, and our additions.
+//!
+//! The ordering key of every message about a loan is the loan's id, so a loan's payments are validated and posted in
+//! the order of their arrival. Amounts are strings of digits.
+
+use crate::model::Allocation;
+use crate::topology::{exchanges, keys, tenant_key};
+use jiff::{Timestamp, civil::Date};
+use onceward::{Event, TenantId};
+use onceward_money::{Currency, Minor};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::fmt;
+use uuid::Uuid;
+
+/// The payment method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[allow(missing_docs)]
+pub enum PaymentMethod {
+    Ach,
+    Card,
+    Wire,
+    Check,
+    Cash,
+    Other,
+}
+
+impl PaymentMethod {
+    /// The name in messages and in the database.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ach => "ach",
+            Self::Card => "card",
+            Self::Wire => "wire",
+            Self::Check => "check",
+            Self::Cash => "cash",
+            Self::Other => "other",
+        }
+    }
+}
+
+impl fmt::Display for PaymentMethod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// A gateway reported a payment, and it is stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct PaymentReceived {
+    pub payment_id: Uuid,
+    pub loan_id: Uuid,
+    pub method: PaymentMethod,
+    pub amount_minor: Minor,
+    pub currency: Currency,
+    pub received_at: Timestamp,
+    pub gateway_txn_id: String,
+    /// The provider's code.
+    pub source: String,
+    pub idempotency_key: String,
+    pub effective_date: Date,
+}
+
+/// A payment passed validation and may be posted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct PaymentValidated {
+    pub payment_id: Uuid,
+    pub loan_id: Uuid,
+    pub amount_minor: Minor,
+    pub currency: Currency,
+    pub effective_date: Date,
+    pub allocation_hints: Map<String, Value>,
+}
+
+/// A payment was posted to the ledger.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct PaymentPosted {
+    pub payment_id: Uuid,
+    pub loan_id: Uuid,
+    /// The ledger event.
+    pub event_id: Uuid,
+    pub effective_date: Date,
+    pub applied: Vec<Allocation>,
+    pub new_balances: NewBalances,
+}
+
+/// A payment failed and may not be posted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct PaymentFailed {
+    pub payment_id: Uuid,
+    pub loan_id: Uuid,
+    pub reason: String,
+    /// Seconds after which a retry may succeed; waiting does not help any failure here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<u64>,
+    /// The ledger event that books the money as unapplied cash.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unapplied_event_id: Option<Uuid>,
+    /// The correlation id, if it is not that of the message that caused the failure.
+    #[serde(skip)]
+    story: Option<String>,
+}
+
+impl PaymentFailed {
+    pub(crate) fn new(payment_id: Uuid, loan_id: Uuid, reason: &str, unapplied_event_id: Option<Uuid>) -> Self {
+        let reason = reason.to_owned();
+        Self { payment_id, loan_id, reason, retry_after: None, unapplied_event_id, story: None }
+    }
+
+    /// Assigns the event to another story than that of the message or request that caused the failure.
+    pub(crate) fn in_story(mut self, correlation_id: &str) -> Self {
+        self.story = Some(correlation_id.to_owned());
+        self
+    }
+}
+
+/// The loan's balances after a posting. Debts of the borrower are positive, and so is money held for the borrower.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct NewBalances {
+    pub principal_minor: Minor,
+    pub interest_receivable_minor: Minor,
+    pub escrow_liability_minor: Minor,
+    pub fees_receivable_minor: Minor,
+    pub cash_minor: Minor,
+}
+
+/// A gateway's original payload, from a queue instead of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct PaymentRaw {
+    pub provider: String,
+    pub payload: Value,
+}
+
+/// The command to accept a payment that was requested from us directly, behind `POST /api/payments`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct ProcessPayment {
+    pub payment_id: Uuid,
+    pub loan_id: Uuid,
+    pub method: PaymentMethod,
+    pub amount_minor: Minor,
+    pub currency: Currency,
+    pub effective_date: Date,
+    pub allocation_hints: Map<String, Value>,
+}
+
+/// The command to apply a loan's suspense to what is due.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct AllocateSuspense {
+    pub allocation_id: Uuid,
+    pub loan_id: Uuid,
+    pub effective_date: Date,
+}
+
+/// Suspense was applied to what was due.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct SuspenseAllocated {
+    pub allocation_id: Uuid,
+    pub loan_id: Uuid,
+    pub event_id: Uuid,
+    pub effective_date: Date,
+    pub applied: Vec<Allocation>,
+    pub new_balances: NewBalances,
+}
+
+/// A payment was reversed; what it had paid is owed again, from its own day on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct PaymentReturned {
+    pub payment_id: Uuid,
+    pub loan_id: Uuid,
+    /// The reversed event.
+    pub event_id: Uuid,
+    pub reversal_id: Uuid,
+    pub effective_date: Date,
+    pub returned_on: Date,
+    pub amount_minor: Minor,
+    pub reason: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fee_minor: Option<Minor>,
+    pub new_balances: NewBalances,
+}
+
+/// A payment was posted again, because something before it changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct PaymentReposted {
+    pub payment_id: Uuid,
+    pub loan_id: Uuid,
+    pub event_id: Uuid,
+    /// The previous event, which is reversed.
+    pub replaces: Uuid,
+    /// 2 for the first repetition.
+    pub version: i32,
+    pub effective_date: Date,
+    pub applied: Vec<Allocation>,
+}
+
+/// Returns the correlation id of a payment from its posting on.
+pub(crate) fn payment_story(payment_id: Uuid) -> String {
+    format!("payment:{payment_id}")
+}
+
+/// Implements [`Event`] for an event of one loan, from its type, exchange, routing key, idempotency key and aggregate,
+/// and the story that it belongs to, if that is not the story of its cause.
+macro_rules! loan_event {
+    (
+        $event:ty, $type:literal, $exchange:expr, $key:expr, $idempotency_key:expr, $aggregate:expr
+        $(, story: $story:expr)?
+    ) => {
+        impl Event for $event {
+            const TYPE: &'static str = $type;
+            const EXCHANGE: &'static str = $exchange;
+
+            fn routing_key(&self, _: &TenantId) -> String {
+                $key.to_owned()
+            }
+
+            fn ordering_key(&self) -> Option<String> {
+                Some(self.loan_id.to_string())
+            }
+
+            fn idempotency_key(&self) -> Option<String> {
+                let idempotency_key: fn(&$event) -> Option<String> = $idempotency_key;
+                idempotency_key(self)
+            }
+
+            fn aggregate(&self) -> Option<(String, String)> {
+                let aggregate: fn(&$event) -> (&'static str, Uuid) = $aggregate;
+                let (kind, id) = aggregate(self);
+                Some((kind.to_owned(), id.to_string()))
+            }
+
+            $(fn correlation_id(&self) -> Option<String> {
+                let story: fn(&$event) -> Option<String> = $story;
+                story(self)
+            })?
+        }
+    };
+}
+
+loan_event!(
+    PaymentReceived, "payment.received.v1", exchanges::PAYMENT_VALIDATION, keys::PAYMENT_RECEIVED,
+    |event| Some(format!("payment.received:{}", event.payment_id)), |event| ("payment", event.payment_id),
+    story: |event| Some(event.idempotency_key.clone())
+);
+loan_event!(
+    PaymentValidated,
+    "payment.validated.v1",
+    exchanges::PAYMENT_SAGA,
+    keys::PAYMENT_VALIDATED,
+    |event| Some(format!("payment.validated:{}:{}", event.payment_id, event.effective_date)),
+    |event| ("payment", event.payment_id)
+);
+loan_event!(
+    PaymentPosted, "payment.posted.v1", exchanges::PAYMENT_EVENTS, "payment.posted.v1",
+    |event| Some(format!("payment.posted:{}", event.payment_id)), |event| ("payment", event.payment_id),
+    story: |event| Some(payment_story(event.payment_id))
+);
+loan_event!(
+    PaymentFailed, "payment.failed.v1", exchanges::PAYMENT_EVENTS, "payment.failed.v1",
+    |event| Some(format!("payment.failed:{}", event.payment_id)), |event| ("payment", event.payment_id),
+    story: |event| event.story.clone()
+);
+loan_event!(
+    PaymentReturned, "payment.returned.v1", exchanges::PAYMENT_EVENTS, "payment.returned.v1",
+    |event| Some(format!("payment.returned:{}", event.payment_id)), |event| ("payment", event.payment_id),
+    story: |event| Some(payment_story(event.payment_id))
+);
+loan_event!(
+    PaymentReposted, "payment.reposted.v1", exchanges::PAYMENT_EVENTS, "payment.reposted.v1",
+    |event| Some(format!("payment.reposted:{}:{}", event.payment_id, event.version)), |event| ("payment", event.payment_id),
+    story: |event| Some(payment_story(event.payment_id))
+);
+loan_event!(
+    SuspenseAllocated,
+    "payment.allocated.v1",
+    exchanges::PAYMENT_EVENTS,
+    "payment.allocated.v1",
+    |event| Some(format!("payment.allocated:{}", event.allocation_id)),
+    |event| ("loan", event.loan_id)
+);
+
+mod operator_request;
+mod unapplied_money;
+
+pub use operator_request::{PaymentAction, PostPayment};
+pub use unapplied_money::{PaymentMoved, PaymentRefunded, PaymentRevalidated, SuspenseRefunded};
+
+impl Event for PaymentRaw {
+    const TYPE: &'static str = "payment.raw.v1";
+    const EXCHANGE: &'static str = exchanges::PAYMENT_INBOUND;
+
+    fn routing_key(&self, _: &TenantId) -> String {
+        keys::PAYMENT_RAW.to_owned()
+    }
+}
+
+impl Event for ProcessPayment {
+    const TYPE: &'static str = "payment.process.v1";
+    const EXCHANGE: &'static str = exchanges::COMMANDS;
+
+    fn routing_key(&self, tenant: &TenantId) -> String {
+        tenant_key(tenant, keys::PAYMENT_PROCESS)
+    }
+
+    fn ordering_key(&self) -> Option<String> {
+        Some(self.loan_id.to_string())
+    }
+}
+
+impl Event for AllocateSuspense {
+    const TYPE: &'static str = "payment.allocate.v1";
+    const EXCHANGE: &'static str = exchanges::COMMANDS;
+
+    fn routing_key(&self, tenant: &TenantId) -> String {
+        tenant_key(tenant, keys::PAYMENT_ALLOCATE)
+    }
+
+    fn ordering_key(&self) -> Option<String> {
+        Some(self.loan_id.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::PaymentBucket;
+    use serde_json::json;
+
+    #[test]
+    fn events_have_the_published_json_form() {
+        let posted = PaymentPosted {
+            payment_id: Uuid::nil(),
+            loan_id: Uuid::nil(),
+            event_id: Uuid::nil(),
+            effective_date: "2026-01-31".parse().unwrap(),
+            applied: vec![Allocation { bucket: PaymentBucket::InterestPastDue, amount: Minor::new(125) }],
+            new_balances: NewBalances {
+                principal_minor: Minor::new(100_000),
+                interest_receivable_minor: Minor::ZERO,
+                escrow_liability_minor: Minor::new(-5),
+                fees_receivable_minor: Minor::ZERO,
+                cash_minor: Minor::new(125),
+            },
+        };
+        let nil = Uuid::nil().to_string();
+        let expected = json!({
+            "payment_id": nil, "loan_id": nil, "event_id": nil, "effective_date": "2026-01-31",
+            "applied": [{"bucket": "interest_past_due", "amount_minor": "125"}],
+            "new_balances": {
+                "principal_minor": "100000", "interest_receivable_minor": "0", "escrow_liability_minor": "-5",
+                "fees_receivable_minor": "0", "cash_minor": "125"
+            }
+        });
+        assert_eq!(serde_json::to_value(&posted).unwrap(), expected);
+        assert_eq!(posted.correlation_id().unwrap(), format!("payment:{nil}"));
+        let failed = PaymentFailed::new(Uuid::nil(), Uuid::nil(), "x", None);
+        assert_eq!(serde_json::to_value(&failed).unwrap(), json!({"payment_id": nil, "loan_id": nil, "reason": "x"}));
+    }
+}

@@ -1,0 +1,88 @@
+//! Claims due deliveries, for all tenants.
+
+use crate::vault::SealedSecret;
+use jiff::Timestamp;
+use onceward::{Db, DbError, Row, TenantId, envelope::TraceContext};
+use uuid::Uuid;
+
+const CLAIM: &str = "
+    SELECT endpoint_id, tenant_id, delivery_id, lease, attempts, url, event_id, event_type, body, traceparent, tracestate,
+           key_ids, secrets, recorded_at
+    FROM webhooks.claim($1, $2, $3, $4, $5, $6)";
+/// Endpoints examined per call.
+const MAX_ENDPOINTS: i32 = 500;
+
+/// What to claim, and how much.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClaimRequest {
+    /// Continues after this endpoint.
+    pub after: Uuid,
+    /// The most deliveries to claim.
+    pub limit: i32,
+    pub in_flight_per_endpoint: i32,
+    /// Claims from failing endpoints if true, and from all others if false.
+    pub failing: bool,
+    pub lease_ms: i32,
+}
+
+/// A delivery that this instance may send until its lease expires.
+pub(crate) struct ClaimedDelivery {
+    pub tenant: TenantId,
+    pub endpoint_id: Uuid,
+    pub delivery_id: Uuid,
+    pub lease: i32,
+    /// Failed attempts since the delivery became pending.
+    pub attempts: u32,
+    pub url: String,
+    pub event_id: Uuid,
+    pub event_type: String,
+    pub body: String,
+    /// The trace that the event belongs to.
+    pub trace: Option<TraceContext>,
+    /// The valid secrets, newest first.
+    pub secrets: Vec<SealedSecret>,
+    pub recorded_at: Timestamp,
+}
+
+/// Claims due deliveries. Returns them, and the endpoint after which to continue if some endpoints were not examined.
+pub(crate) async fn claim_deliveries(
+    db: &Db,
+    request: ClaimRequest,
+) -> Result<(Vec<ClaimedDelivery>, Option<Uuid>), DbError> {
+    let ClaimRequest { after, limit, in_flight_per_endpoint, failing, lease_ms } = request;
+    let connection = db.connection().await?;
+    let rows = connection
+        .query(CLAIM, &[&after, &limit, &MAX_ENDPOINTS, &in_flight_per_endpoint, &failing, &lease_ms])
+        .await?;
+    let mut deliveries = Vec::with_capacity(rows.len());
+    let mut next_cursor = None;
+    for row in &rows {
+        match row.get::<_, Option<Uuid>>("delivery_id") {
+            Some(delivery_id) => deliveries.extend(read_delivery(row, delivery_id)),
+            None => next_cursor = row.get("endpoint_id"),
+        }
+    }
+    Ok((deliveries, next_cursor))
+}
+
+fn read_delivery(row: &Row, delivery_id: Uuid) -> Option<ClaimedDelivery> {
+    let key_ids: Vec<String> = row.get("key_ids");
+    let secrets: Vec<Vec<u8>> = row.get("secrets");
+    Some(ClaimedDelivery {
+        tenant: TenantId::new(row.get::<_, &str>("tenant_id")).ok()?,
+        endpoint_id: row.get("endpoint_id"),
+        delivery_id,
+        lease: row.get("lease"),
+        attempts: u32::try_from(row.get::<_, i32>("attempts")).unwrap_or(0),
+        url: row.get("url"),
+        event_id: row.get("event_id"),
+        event_type: row.get("event_type"),
+        body: row.get("body"),
+        trace: row
+            .get::<_, Option<&str>>("traceparent")
+            .and_then(TraceContext::parse)
+            .map(|trace| trace.with_state(row.get("tracestate"))),
+        secrets: key_ids.into_iter().zip(secrets).map(|(key_id, bytes)| SealedSecret { key_id, bytes }).collect(),
+        recorded_at: row.get("recorded_at"),
+    })
+}
