@@ -12,7 +12,7 @@ use crate::{
 };
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use onceward::{
-    Consumer, DbError, Event, Failure, Handler, NewMessage, Received, Schedule, Service, Tx, db::Savepoint, outbox,
+    Consumer, Event, Failure, Handler, NewMessage, Received, Schedule, Service, Tx, db::Savepoint, outbox,
 };
 use onceward_audit::{self as audit, Entry};
 use serde_json::json;
@@ -65,17 +65,12 @@ impl Handler for OnLoanUpdate {
         let waited = Timestamp::now().duration_since(received.envelope.occurred_at);
         if matches!(result, Err(LendingError::LoanMissing(_)))
             && waited < CREATION_WAIT_MAX
-            && is_being_created(tx, update).await?
+            && store::is_creation_accepted(tx, update.loan_id).await?
         {
             return Err(Failure::snooze(POLL_INTERVAL, "the loan is still being created"));
         }
         record_outcome(tx, savepoint, LoanUpdate::TYPE, update.loan_id, result).await
     }
-}
-
-async fn is_being_created(tx: &Tx, update: &LoanUpdate) -> Result<bool, DbError> {
-    let creation = store::latest_command(tx, update.loan_id, &[LoanCreate::TYPE]).await?;
-    Ok(creation.is_some_and(|creation| creation.state == CommandState::Processing))
 }
 
 /// The number of loans per transaction.

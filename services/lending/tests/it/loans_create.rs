@@ -74,6 +74,39 @@ async fn a_request_has_a_status_before_its_loan_exists() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_is_not_refused_if_the_loan_is_created_while_it_looks_for_it() {
+    let mut fixture = LendingFixture::without_consumers(Settings::default(), None).await;
+    let loan_id = {
+        let client = fixture.client("acme");
+        client.product("home", json!({})).await;
+        let application = client.application("home", json!({})).await;
+        let loan_id = client.post_as("k", "/api/loans", &application).await.loan_id();
+        let path = format!("/api/loans/{loan_id}");
+        client.patch(&path, &json!({"action": "activate", "funded_on": "2024-01-01"})).await.with_status(202);
+        loan_id
+    };
+    // What the change reads if the creation commits between its two queries: no loan, but a creation that is done. The
+    // lock keeps the loan from being inserted and lets everybody read.
+    let done = "UPDATE lending.command_status SET state = 'done' WHERE kind = 'loan.create.v1'";
+    fixture.owner.batch_execute(&format!("{done}; BEGIN; LOCK TABLE lending.loan IN SHARE MODE")).await.unwrap();
+    fixture.platform.run_consumers();
+    onceward_testkit::eventually("the change waits for the loan", || async {
+        let waits = "SELECT FROM onceward.deferred WHERE message->>'event_type' LIKE 'loan.update%'";
+        let settled = "SELECT FROM lending.command_status WHERE kind = 'loan.update.v1' AND state <> 'processing'";
+        assert!(fixture.owner.query_opt(settled, &[]).await.unwrap().is_none(), "the change was settled without a loan");
+        fixture.owner.query_opt(waits, &[]).await.unwrap()
+    })
+    .await;
+    fixture.owner.batch_execute("COMMIT").await.unwrap();
+    let client = fixture.client("acme");
+    onceward_testkit::eventually("the change is applied", || async {
+        let status = client.get(&format!("/api/loans/{loan_id}/status")).await.body;
+        (status["status"] == "active" && status["state"] == "done").then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_same_request_without_a_key_is_executed_once() {
     let fixture = LendingFixture::start().await;
     let client = fixture.client("acme");

@@ -3,7 +3,7 @@
 use crate::{
     LendingError,
     loans::{
-        events::{LoanCreate, LoanUpdate},
+        events::LoanUpdate,
         request::LoanChange,
         store,
     },
@@ -24,12 +24,8 @@ pub(super) async fn change(Path(loan_id): Path<Uuid>, command: Command<Value>) -
                 return Err(LendingError::LoanChanged { expected, found: loan.version }.into());
             }
         }
-        None => {
-            let creation = store::latest_command(&command.tx, loan_id, &[LoanCreate::TYPE]).await?;
-            if creation.is_none_or(|creation| creation.state != CommandState::Processing) {
-                return Err(LendingError::LoanMissing(loan_id).into());
-            }
-        }
+        None if store::is_creation_accepted(&command.tx, loan_id).await? => {}
+        None => return Err(LendingError::LoanMissing(loan_id).into()),
     }
     store::mark_processing(&command.tx, LoanUpdate::TYPE, loan_id, None).await?;
     outbox::publish(&mut command.tx, &update).await?;

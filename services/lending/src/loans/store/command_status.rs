@@ -1,8 +1,8 @@
 //! The status of accepted commands, and per-tenant feature flags.
 
-use crate::progress::CommandState;
+use crate::{loans::events::LoanCreate, progress::CommandState};
 use jiff::Timestamp;
-use onceward::{DbError, Row, Tx};
+use onceward::{DbError, Event, Row, Tx};
 use uuid::Uuid;
 
 // Serializes requests with the same key, so the second one finds the result of the first.
@@ -82,6 +82,13 @@ pub(crate) async fn latest_command(
     kinds: &[&str],
 ) -> Result<Option<CommandStatus>, DbError> {
     Ok(tx.query_opt(LATEST, &[&subject_id, &kinds]).await?.as_ref().map(read))
+}
+
+/// Whether a loan that does not exist was requested and not refused: it is being created, or was created after the
+/// transaction looked for it.
+pub(crate) async fn is_creation_accepted(tx: &Tx, loan_id: Uuid) -> Result<bool, DbError> {
+    let creation = latest_command(tx, loan_id, &[LoanCreate::TYPE]).await?;
+    Ok(creation.is_some_and(|creation| creation.state != CommandState::Refused))
 }
 
 /// Returns the tenant's choice for a feature, if it made one.
