@@ -55,6 +55,12 @@ pub const UNSUBSCRIBED: &str = "onceward_unsubscribed_messages";
 pub const UNKNOWN_MESSAGES: &str = "onceward_unknown_messages";
 /// Age of the oldest of them.
 pub const UNKNOWN_OLDEST_SECONDS: &str = "onceward_unknown_messages_oldest_seconds";
+/// Whether a queue is paused for all tenants.
+pub const QUEUE_PAUSED: &str = "onceward_queue_paused";
+/// The number of tenants that are paused in a queue.
+pub const QUEUE_PAUSED_TENANTS: &str = "onceward_queue_paused_tenants";
+/// Messages per second that a queue's rate limit allows; 0 if it has none.
+pub const QUEUE_RATE_LIMIT: &str = "onceward_queue_rate_limit";
 /// Database connections by state.
 pub const POOL_CONNECTIONS: &str = "onceward_pool_connections";
 /// Ticks published.
@@ -147,6 +153,12 @@ pub fn describe() {
          reports whether more exist)"
     );
     describe_gauge!(UNKNOWN_OLDEST_SECONDS, "Age of the oldest message of an unknown type, by queue");
+    describe_gauge!(QUEUE_PAUSED, "1 while a queue is paused for all tenants, by queue");
+    describe_gauge!(QUEUE_PAUSED_TENANTS, "Tenants that are paused, by queue");
+    describe_gauge!(
+        QUEUE_RATE_LIMIT,
+        "Messages per second that a queue's rate limit allows; 0 without a limit, by queue"
+    );
     describe_gauge!(POOL_CONNECTIONS, "Database connections by state");
     describe_gauge!(CONSUMERS_ONLINE, "Consumers of a queue that this process runs");
     describe_counter!(TASK_RESTARTS, "Restarts of tasks that ended unexpectedly, by task");

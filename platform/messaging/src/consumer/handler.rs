@@ -98,7 +98,7 @@ pub trait LeasedHandler: Send + Sync {
 /// The state of a leased handler's lease.
 #[derive(Clone, Debug)]
 pub struct LeaseContext {
-    /// Cancelled when the lease is lost or the process is asked to stop.
+    /// Cancelled when the lease is lost, or when the process stops and its grace period is nearly over.
     pub cancelled: CancellationToken,
 }
 

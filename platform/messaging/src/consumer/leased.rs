@@ -23,7 +23,8 @@ use tracing::Instrument;
 /// The engine of a leased consumer.
 pub(crate) type LeasedEngine = ConsumerEngine<Arc<dyn ErasedLeasedHandler>>;
 
-/// Takes leases and handles their messages until `stop`; then finishes or returns the leases it holds.
+/// Takes leases and handles their messages until `stop`; then lets the calls in flight finish, and returns the leases
+/// of those that have not finished when [`WorkerContext::hand_back`] is cancelled.
 pub(crate) async fn run(
     engine: Arc<LeasedEngine>,
     reader: Arc<QueueReader>,
@@ -59,7 +60,7 @@ pub(crate) async fn run(
                 backoff.reset();
                 for leased in leased {
                     let capacity = (permits.clone().acquire_owned().await.expect("never closed"), slots.pop());
-                    let token = stop.child_token();
+                    let token = context.hand_back.child_token();
                     let guard = LeaseGuard::new(&held, leased.lease, token.clone());
                     let alone = leased.alone;
                     let task = LeasedTask { engine: engine.clone(), reader: reader.clone(), context: context.clone() };

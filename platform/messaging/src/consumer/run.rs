@@ -39,6 +39,9 @@ pub struct WorkerContext {
     pub supervisor: Supervisor,
     /// How long messages of unknown types wait, for consumers without a limit of their own; zero means no limit.
     pub unknown_for: Duration,
+    /// Cancelled when the grace period of a stop is nearly over: leased calls that still run are abandoned, and their
+    /// messages are returned without counting an attempt.
+    pub hand_back: CancellationToken,
 }
 
 /// The default time that messages of unknown types wait.
@@ -56,6 +59,7 @@ impl WorkerContext {
             slots: Slots::unlimited(),
             supervisor: Supervisor::new(),
             unknown_for: UNKNOWN_FOR,
+            hand_back: CancellationToken::new(),
         }
     }
 

@@ -2,13 +2,13 @@
 
 use crate::support::{
     Calls, GENEROUS, HandlerCall, Job, count, dead_letters, drained, effects, effects_reach, job, one_lane, platform,
-    publish, publish_names, quick, running, write_effect,
+    publish, publish_names, quick, running, service, write_effect,
 };
 use onceward::{
-    Consumer, Failure, LeasedHandler, Received, Tx,
+    Consumer, Failure, LeasedHandler, Platform, Received, Tx,
     messaging::{LeasedConsumer, consumer::LeaseContext},
 };
-use onceward_testkit::eventually;
+use onceward_testkit::{TestDb, TestPlatform, eventually};
 use std::{
     sync::{
         Arc,
@@ -192,23 +192,51 @@ async fn leased_messages_of_one_key_are_handled_one_after_the_other() {
 }
 
 #[tokio::test]
-async fn a_stopping_worker_returns_its_leases_without_counting_an_attempt() {
+async fn a_stopping_worker_finishes_its_calls_and_records_them() {
     let (outside, mut calls, released) = ExternalCall::new();
-    let mut consumer = consumer(outside);
-    consumer = consumer.lease(Duration::from_secs(3600));
-    let platform = platform(one_lane(), consumer).await;
+    let recorded = outside.recorded.clone();
+    let platform = platform(one_lane(), consumer(outside).concurrency(10).lease(Duration::from_secs(3600))).await;
     let owner = platform.database().owner().await;
     let (mut stopping, stop) = platform.another_instance();
     stopping.run_consumers();
-    publish_names(platform.db(), "acme", &["a"]).await;
-    calls.next().await;
+    let names: Vec<String> = (0..10).map(|n| format!("call {n}")).collect();
+    publish_names(platform.db(), "acme", &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    calls.names(10).await;
     stop.cancel();
-    assert!(stopping.finished().await, "it did not stop in time");
+    // A message that arrives after the stop is left for another worker.
+    publish_names(platform.db(), "acme", &["late"]).await;
+    let stopped = tokio::spawn(stopping.finished());
+    released.add_permits(10);
+    assert!(stopped.await.expect("it does not panic"), "it did not stop in time");
+    assert_eq!((recorded.load(Ordering::SeqCst), effects(&owner).await.len()), (10, 10));
+    assert_eq!(calls.drain(), 0, "a call was repeated, or a new one was started while stopping");
+    assert_eq!(count(&owner, "SELECT count(*) FROM onceward.deferred").await, 0);
+}
+
+#[tokio::test]
+async fn calls_that_exceed_the_grace_period_are_returned_without_counting_an_attempt() {
+    let (outside, mut calls, released) = ExternalCall::new();
+    let services = vec![service(one_lane(), consumer(outside).concurrency(10).lease(Duration::from_secs(3600)))];
+    let assembled = Platform::assemble(services).expect("the services are assembled");
+    let database = TestDb::for_platform(&assembled).await;
+    let platform = TestPlatform::with_config(database, assembled, |config| config.shutdown.grace_ms = 400);
+    let owner = platform.database().owner().await;
+    let (mut stopping, stop) = platform.another_instance();
+    stopping.run_consumers();
+    let names: Vec<String> = (0..10).map(|n| format!("call {n}")).collect();
+    publish_names(platform.db(), "acme", &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    calls.names(10).await;
+    stop.cancel();
+    assert!(stopping.finished().await, "it did not return its leases in time");
+    let returned = "SELECT count(*) FROM onceward.deferred WHERE state = 'waiting' AND attempts = 0";
+    assert_eq!(count(&owner, returned).await, 10);
     let (mut next, stop) = platform.another_instance();
     next.run_consumers();
-    assert_eq!(calls.next().await.attempt, 1);
-    released.add_permits(1);
-    assert_eq!(effects_reach(&owner, 1).await, ["a done"]);
+    for _ in 0..10 {
+        assert_eq!(calls.next().await.attempt, 1);
+    }
+    released.add_permits(10);
+    assert_eq!(effects_reach(&owner, 10).await.len(), 10);
     stop.cancel();
     assert!(next.finished().await);
 }

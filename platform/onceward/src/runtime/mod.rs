@@ -74,6 +74,7 @@ pub struct ProcessRuntime {
     config: Config,
     stop: CancellationToken,
     draining: CancellationToken,
+    hand_back: CancellationToken,
     checks: Vec<(&'static str, ProcessCheck)>,
     tasks: JoinSet<()>,
 }
@@ -81,6 +82,8 @@ pub struct ProcessRuntime {
 type ProcessCheck = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 const LOOKUP_CONNECTIONS: usize = 4;
+/// The part of the grace period that is kept for returning the messages of abandoned calls.
+const RETURN_TIME_MAX: Duration = Duration::from_secs(2);
 
 impl ProcessRuntime {
     /// Creates the connection pools and clients. Nothing is running yet, and the database need not be reachable yet. Fails if
@@ -102,8 +105,8 @@ impl ProcessRuntime {
         let monitor =
             |broker: &Arc<dyn Broker>| BacklogMonitor::new(broker.clone(), lookups.clone(), &platform, &config);
         let backlog_monitor = broker.as_ref().map(|broker| Arc::new(monitor(broker)));
-        let (draining, checks, tasks) = (CancellationToken::new(), Vec::new(), JoinSet::new());
-        let is_counting = false;
+        let (draining, hand_back) = (CancellationToken::new(), CancellationToken::new());
+        let (is_counting, checks, tasks) = (false, Vec::new(), JoinSet::new());
         Ok(Self {
             db,
             lookups,
@@ -115,6 +118,7 @@ impl ProcessRuntime {
             config,
             stop,
             draining,
+            hand_back,
             checks,
             tasks,
         })
@@ -212,6 +216,7 @@ impl ProcessRuntime {
         context.slots = Slots::new(self.config.workers.slots);
         context.supervisor = self.supervisor().clone();
         context.unknown_for = Duration::from_secs(self.config.workers.unknown_hours.saturating_mul(3600));
+        context.hand_back = self.hand_back.clone();
         for consumer in self.platform.consumers() {
             self.tasks.spawn(consumer::run(consumer.clone(), context.clone(), self.stop.clone()));
             if let Some(broker) = &self.broker {
@@ -312,12 +317,18 @@ impl ProcessRuntime {
         Ok(())
     }
 
-    /// Waits until the process is asked to stop, then lets work in flight finish within the grace period. Returns `true` if
-    /// everything was finished or returned.
+    /// Waits until the process is asked to stop, then lets work in flight finish within the grace period. Leased calls that
+    /// take longer are abandoned shortly before its end, so that there is time to return their messages. Returns `true`
+    /// if everything was finished or returned.
     pub async fn finished(mut self) -> bool {
         self.stop.cancelled().await;
-        let all = async { while self.tasks.join_next().await.is_some() {} };
-        let clean = tokio::time::timeout(self.config.grace(), all).await.is_ok();
+        let grace = self.config.grace();
+        let return_time = (grace / 4).min(RETURN_TIME_MAX);
+        let mut clean = all_end(&mut self.tasks, grace - return_time).await;
+        if !clean {
+            self.hand_back.cancel();
+            clean = all_end(&mut self.tasks, return_time).await;
+        }
         if !clean {
             tracing::warn!("work in flight did not finish within shutdown.grace_ms; it will be repeated");
         }
@@ -329,4 +340,9 @@ impl ProcessRuntime {
         self.lookups.close();
         clean
     }
+}
+
+/// Waits until all tasks have ended, at most for `limit`. Returns whether they have.
+async fn all_end(tasks: &mut JoinSet<()>, limit: Duration) -> bool {
+    tokio::time::timeout(limit, async { while tasks.join_next().await.is_some() {} }).await.is_ok()
 }
