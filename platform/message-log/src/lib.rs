@@ -11,6 +11,7 @@
 
 pub mod append;
 pub mod compare;
+pub mod controls;
 pub mod cursor;
 pub mod declare;
 mod error;
@@ -23,6 +24,7 @@ pub mod outbox;
 pub mod outbox_reader;
 pub mod positions;
 mod queue_reader;
+mod queue_state;
 pub mod retention;
 pub mod routes;
 pub mod search_index;
@@ -60,6 +62,7 @@ pub const MIGRATIONS: Migrations = Migrations {
         Migration { name: "0005_triage", sql: include_str!("../migrations/0005_triage.sql") },
         Migration { name: "0006_story", sql: include_str!("../migrations/0006_story.sql") },
         Migration { name: "0007_plans", sql: include_str!("../migrations/0007_plans.sql") },
+        Migration { name: "0008_controls", sql: include_str!("../migrations/0008_controls.sql") },
     ],
 };
 
@@ -184,6 +187,8 @@ impl MessageLog {
     /// Opens a queue for a consumer. Fails if the queue is not declared.
     pub async fn open(&self, subscription: Subscription) -> Result<QueueReader, BusError> {
         let queue = self.router.queue(&subscription.queue).await?;
+        // Before the reader exists, so that it never reads a queue that is paused.
+        self.wake_hub.load_controls().await?;
         Ok(QueueReader::open(self, queue, subscription))
     }
 

@@ -2,29 +2,21 @@
 
 use crate::{
     BusError, MessageLog, MessageLogConfig,
-    lane_scheduler::{Lane, LaneScheduler},
+    controls::rate::{self, Permission, Permits},
+    lane_scheduler::Lane,
     lease::{self, LeaseId, LeasedMessage},
+    queue_state::QueueState,
     routes::DeclaredQueue,
     settle::ConsumerIdentity,
     store,
     turn::{LaneTurn, QueueTurn},
     turn_message::TurnMessage,
     turn_rows::RowReader,
-    work_poller::{self, LINGER, WorkPoller},
+    work_poller::{self, LINGER},
 };
 use onceward_broker::{Delivery, Settlement};
 use onceward_db::{Db, DbError, Scope, Tx, lock_class};
-use onceward_envelope::TenantId;
-use parking_lot::Mutex;
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
-use tokio::sync::Notify;
+use std::{sync::Arc, time::Duration};
 use uuid::Uuid;
 
 /// A turn started this many times without finishing is handled carefully, one message at a time; so is a message that
@@ -44,88 +36,6 @@ pub struct Subscription {
     pub concurrency: usize,
     /// Count how often a turn starts, so that a message that kills its workers is found and isolated.
     pub isolate_killers: bool,
-}
-
-/// The state of a queue that its reader, its poller and the wake-ups share.
-pub(crate) struct QueueState {
-    pub name: String,
-    pub queue_id: i32,
-    pub poller: WorkPoller,
-    scheduler: Mutex<LaneScheduler>,
-    woken: Notify,
-    /// Whether every lane was checked once. Before that, a lane that was woken may be the least urgent of all.
-    polled_once: AtomicBool,
-    /// Whether a risky lane goes first the next time it was read together with others.
-    risky_next: AtomicBool,
-}
-
-impl QueueState {
-    fn new(name: String, queue_id: i32) -> Self {
-        Self {
-            name,
-            queue_id,
-            poller: WorkPoller::new(),
-            scheduler: Mutex::default(),
-            woken: Notify::new(),
-            polled_once: AtomicBool::new(false),
-            risky_next: AtomicBool::new(true),
-        }
-    }
-
-    /// Records that the scheduler now knows all lanes with work.
-    pub(crate) fn finish_first_poll(&self) {
-        if !self.polled_once.swap(true, Ordering::AcqRel) {
-            self.woken.notify_one();
-        }
-    }
-
-    /// Alternates between `true` and `false`, so that risky lanes and the others take turns.
-    pub(crate) fn prefers_risky(&self) -> bool {
-        self.risky_next.fetch_xor(true, Ordering::AcqRel)
-    }
-
-    /// Records that this lane has work.
-    pub(crate) fn wake(&self, lane: &Lane) {
-        if self.scheduler.lock().wake(lane) {
-            self.woken.notify_one();
-        }
-    }
-
-    /// Polls for work as soon as possible: any lane may have some.
-    pub(crate) fn poll_now(&self) {
-        self.poller.poll_within(Duration::ZERO);
-    }
-
-    /// Ends the turn in this lane.
-    fn finish(&self, lane: &Lane, more: bool) {
-        if self.scheduler.lock().finish(lane, more) {
-            self.woken.notify_one();
-        }
-    }
-
-    fn pick(&self, sharers: usize, most: usize) -> Vec<Lane> {
-        if !self.polled_once.load(Ordering::Acquire) {
-            return Vec::new();
-        }
-        let mut scheduler = self.scheduler.lock();
-        let fair_share = (scheduler.ready_lanes() / sharers.max(1)).clamp(1, most);
-        let mut picked = scheduler.pick(fair_share);
-        // A tenant's lower priorities wait for another turn; otherwise they would share every turn with the higher
-        // ones. The first lane of a tenant has its highest priority.
-        let mut highest: HashMap<TenantId, i16> = HashMap::new();
-        picked.retain(|lane| {
-            let first = *highest.entry(lane.tenant.clone()).or_insert(lane.priority);
-            let keep = lane.priority == first;
-            if !keep {
-                scheduler.finish(lane, true);
-            }
-            keep
-        });
-        if scheduler.ready_lanes() > 0 {
-            self.woken.notify_one();
-        }
-        picked
-    }
 }
 
 /// Reads one queue of the message log.
@@ -217,7 +127,53 @@ impl QueueReader {
         if lanes.is_empty() {
             return Ok(None);
         }
-        let picked = PickedLanes { queue: self.state.clone(), lanes };
+        let mut picked = PickedLanes { queue: self.state.clone(), lanes };
+        let Some((limit, permits)) = self.permitted(&mut picked, limit).await? else {
+            return Ok(None);
+        };
+        let turn = self.read_lanes(picked, limit, context).await;
+        if let Some(permits) = permits {
+            let used = turn.as_ref().map_or(0, |turn| turn.as_ref().map_or(0, LaneTurn::len));
+            permits.return_unused(&self.lookups, used).await;
+        }
+        turn
+    }
+
+    /// Returns how many of the `limit` messages the queue's rate limits allow; `None` if no message is allowed now. Lanes
+    /// that need a turn of their own are returned to the scheduler.
+    async fn permitted(
+        &self,
+        picked: &mut PickedLanes,
+        limit: usize,
+    ) -> Result<Option<(usize, Option<Permits>)>, BusError> {
+        let control = match &*self.state.control.lock() {
+            control if control.has_limits() => control.clone(),
+            _ => return Ok(Some((limit, None))),
+        };
+        let (same, others) = rate::lanes_with_same_limit(&control, std::mem::take(&mut picked.lanes));
+        picked.lanes = same;
+        others.iter().for_each(|lane| self.state.finish(lane, true));
+        match rate::take(&self.lookups, self.state.queue_id, &control, &picked.lanes, limit).await? {
+            Permission::Granted(permits) => {
+                // A lane is read for one message at least.
+                let beyond = picked.lanes.split_off(permits.count.min(picked.lanes.len()));
+                beyond.iter().for_each(|lane| self.state.finish(lane, true));
+                Ok(Some((permits.count, Some(permits))))
+            }
+            Permission::Wait(wait, tenant) => {
+                self.state.throttle(wait, tenant);
+                picked.release(|_| true);
+                Ok(None)
+            }
+        }
+    }
+
+    async fn read_lanes<M: TurnMessage>(
+        &self,
+        picked: PickedLanes,
+        limit: usize,
+        context: &mut M::Context,
+    ) -> Result<Option<LaneTurn<M>>, BusError> {
         let per_lane = i32::try_from((limit / picked.lanes.len()).max(1)).unwrap_or(i32::MAX);
         let ids: Vec<i32> = picked.lanes.iter().map(|lane| lane.id).collect();
         let mut tx = self.db.begin(Scope::platform("onceward")).await?;

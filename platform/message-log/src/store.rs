@@ -89,3 +89,11 @@ pub const STORY_PARTS: &str = "SELECT * FROM onceward.story_parts()";
 pub const STORY_LOG: &str = "SELECT * FROM onceward.story_log($1, $2, $3, $4, $5, $6)";
 pub const STORY_DEFERRED: &str = "SELECT * FROM onceward.story_deferred($1, $2, $3)";
 pub const STORY_DEAD: &str = "SELECT * FROM onceward.story_dead($1, $2)";
+pub const QUEUE_CONTROLS: &str = "SELECT queue_id, queue, tenant_id, remaining_ms, ends_at, per_second, burst, set_at, set_by, why \
+     FROM onceward.queue_controls()";
+pub const PAUSE_QUEUE: &str = "SELECT onceward.pause_queue($1, $2, $3::bigint * interval '1 millisecond', $4, $5)";
+pub const RESUME_QUEUE: &str = "SELECT onceward.resume_queue($1, $2)";
+pub const LIMIT_QUEUE: &str = "SELECT onceward.limit_queue($1, $2, $3, $4, $5, $6)";
+pub const UNLIMIT_QUEUE: &str = "SELECT onceward.unlimit_queue($1, $2)";
+pub const TAKE_PERMITS: &str = "SELECT granted, wait_ms, is_tenants FROM onceward.take_permits($1, $2, $3)";
+pub const RETURN_PERMITS: &str = "SELECT onceward.return_permits($1, $2, $3)";

@@ -118,6 +118,11 @@ impl<M: TurnMessage> LaneTurn<M> {
         }
     }
 
+    /// Returns the number of messages to be handled.
+    pub(crate) fn len(&self) -> usize {
+        self.messages.len()
+    }
+
     /// Returns the turn if it has messages. Otherwise ends it, after recording what it read.
     pub(crate) async fn or_nothing(self) -> Result<Option<Self>, BusError> {
         if !self.messages.is_empty() {

@@ -4,7 +4,12 @@
 //! for all commits of the last few milliseconds together, and not at all for queues that this process reads itself. If
 //! it is lost, polling finds the message.
 
-use crate::{lane_scheduler::Lane, queue_reader::QueueState, store};
+use crate::{
+    controls::{ControlSnapshot, watch},
+    lane_scheduler::Lane,
+    queue_state::QueueState,
+    store,
+};
 use onceward_db::{Db, DbError, listen::ListenEvent};
 use onceward_envelope::TenantId;
 use onceward_supervisor::{Supervisor, TaskError};
@@ -21,6 +26,8 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 const CHANNEL: &str = "onceward_wake";
+/// The payload of a notification that pauses or rate limits have changed.
+const CONTROLS: &str = "controls";
 /// A notification carries at most this many lanes; PostgreSQL allows 8000 bytes.
 const LANES_PER_NOTIFICATION: usize = 500;
 /// The longest wait before a task checks whether its owner still exists.
@@ -44,6 +51,9 @@ pub struct WakeHub {
     to_notify: Mutex<BTreeSet<i32>>,
     notify: Notify,
     listening: AtomicBool,
+    /// What operators have set; `None` until it was loaded for the first time.
+    controls: RwLock<Option<ControlSnapshot>>,
+    controls_changed: Notify,
     supervisor: Supervisor,
 }
 
@@ -56,6 +66,8 @@ impl WakeHub {
             to_notify: Mutex::default(),
             notify: Notify::new(),
             listening: AtomicBool::new(false),
+            controls: RwLock::default(),
+            controls_changed: Notify::new(),
             supervisor,
         });
         hub.spawn_supervised("wake-notifier", move |hub| async move {
@@ -85,6 +97,9 @@ impl WakeHub {
 
     pub(crate) fn register(&self, queue_id: i32, reader: Weak<QueueState>) {
         let mut all = self.readers.write();
+        if let (Some(controls), Some(reader)) = (&*self.controls.read(), reader.upgrade()) {
+            reader.set_control(controls.of(queue_id));
+        }
         let readers = all.entry(queue_id).or_default();
         readers.retain(|reader| reader.strong_count() > 0);
         readers.push(reader);
@@ -92,6 +107,36 @@ impl WakeHub {
 
     pub(crate) fn add_lane(&self, lane: QueueLane) {
         self.lanes.write().insert(lane.lane.id, lane);
+    }
+
+    pub(crate) fn db(&self) -> &Db {
+        &self.db
+    }
+
+    /// Loads the controls and starts to follow their changes, unless that was done before.
+    pub(crate) async fn load_controls(self: &Arc<Self>) -> Result<(), DbError> {
+        if self.controls.read().is_some() {
+            return Ok(());
+        }
+        let snapshot = ControlSnapshot::load(&self.db).await?;
+        if self.controls.write().replace(snapshot).is_none() {
+            self.spawn_supervised("controls", watch::run);
+        }
+        Ok(())
+    }
+
+    /// Waits for a notification that the controls have changed.
+    pub(crate) async fn controls_changed(&self) {
+        self.controls_changed.notified().await;
+    }
+
+    /// Passes new controls to every reader of this process.
+    pub(crate) fn set_controls(&self, snapshot: ControlSnapshot) {
+        let readers = self.readers.read();
+        for (queue_id, readers) in &*readers {
+            readers.iter().filter_map(Weak::upgrade).for_each(|reader| reader.set_control(snapshot.of(*queue_id)));
+        }
+        *self.controls.write() = Some(snapshot);
     }
 
     /// Wakes the readers of these lanes, to which messages were committed.
@@ -131,6 +176,9 @@ impl WakeHub {
     }
 
     async fn handle_notification(&self, payload: &str) {
+        if payload == CONTROLS {
+            return self.controls_changed.notify_one();
+        }
         let lanes: Vec<i32> = payload.split(',').filter_map(|lane| lane.parse().ok()).collect();
         let unknown: Vec<i32> = {
             let known = self.lanes.read();
@@ -199,7 +247,10 @@ async fn receive_notifications(hub: Weak<WakeHub>) -> Result<(), TaskError> {
         };
         match event {
             Ok(Some(ListenEvent::Notified(payload))) => strong.handle_notification(&payload).await,
-            Ok(Some(ListenEvent::Connected)) => strong.wake_all_readers(),
+            Ok(Some(ListenEvent::Connected)) => {
+                strong.wake_all_readers();
+                strong.controls_changed.notify_one();
+            }
             // The process is stopping.
             Ok(None) if db.is_closed() => return Ok(()),
             Ok(None) => return Err("the listening connection's task ended".into()),

@@ -1,7 +1,7 @@
 //! The work poller of a queue: finds lanes with work without a wake-up, and tracks when the next deferred message is
 //! due.
 
-use crate::{lane_scheduler::Lane, queue_reader::QueueState, store};
+use crate::{lane_scheduler::Lane, queue_state::QueueState, store};
 use onceward_db::{Db, DbError};
 use onceward_envelope::TenantId;
 use onceward_supervisor::Supervisor;

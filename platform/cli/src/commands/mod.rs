@@ -2,6 +2,7 @@
 
 mod account;
 mod audit;
+mod controls;
 mod dlq;
 mod doctor;
 mod duration;
@@ -44,7 +45,7 @@ pub enum CliCommand {
     /// Add and list tenants
     #[command(subcommand)]
     Tenant(tenant::TenantCommand),
-    /// Show the depth and age of each queue
+    /// Show the depth and age of each queue; pause, resume and limit queues
     Queues(queues::Args),
     /// List, inspect, requeue and quarantine dead letters
     #[command(subcommand)]

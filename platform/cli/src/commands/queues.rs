@@ -1,6 +1,6 @@
-//! `queues`.
+//! `queues`: what waits in each queue. What operators set for queues is in `controls`.
 
-use super::outbox::BUS_TIMEOUT;
+use super::{controls, outbox::BUS_TIMEOUT};
 use crate::table::{TextTable, WidthArgs, number, text};
 use jiff::Timestamp;
 use onceward::{
@@ -12,6 +12,7 @@ use onceward::{
 use onceward_broker::BusKind;
 use onceward_db::Db;
 use onceward_message_log::{
+    controls::{self as message_log_controls, ControlEntry},
     routes::OUTBOX,
     stats::{self, QueueStats, UnknownMessages, at_least},
 };
@@ -23,7 +24,17 @@ use std::{
 
 /// Arguments of `queues`.
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
+    #[command(subcommand)]
+    command: Option<controls::ControlCommand>,
+    #[command(flatten)]
+    list: ListArgs,
+}
+
+/// Arguments of the listing.
+#[derive(Debug, clap::Args)]
+pub struct ListArgs {
     /// Print one JSON object per line
     #[arg(long)]
     json: bool,
@@ -35,6 +46,13 @@ pub struct Args {
 type BacklogByQueue = HashMap<String, QueueBacklog>;
 
 pub(super) async fn run(platform: &Platform, config: &Config, args: Args) -> anyhow::Result<ExitCode> {
+    match args.command {
+        Some(command) => controls::run(config, command).await,
+        None => list(platform, config, args.list).await,
+    }
+}
+
+async fn list(platform: &Platform, config: &Config, args: ListArgs) -> anyhow::Result<ExitCode> {
     let db = Db::connect(super::database(config)?)?;
     let mut queues = stats::queue_stats(&db).await?;
     if relays::recorded_bus(&db).await? == BusKind::Postgres.name() {
@@ -42,6 +60,7 @@ pub(super) async fn run(platform: &Platform, config: &Config, args: Args) -> any
         queues.retain(|queue| queue.queue != OUTBOX || queue.depth + queue.deferred + queue.dead > 0);
     }
     let on_the_bus = load_bus_backlog(platform, config, &db, args.width).await?;
+    let set = message_log_controls::list(&db).await?;
     let unknown = stats::unknown_messages(&db).await?;
     let unknown: BTreeMap<&str, &UnknownMessages> = unknown.iter().map(|one| (one.queue.as_str(), one)).collect();
     let read: HashSet<&str> = platform.consumers().map(|consumer| consumer.queue()).collect();
@@ -55,7 +74,7 @@ pub(super) async fn run(platform: &Platform, config: &Config, args: Args) -> any
     }
     if args.json {
         let unknown_of = |queue: &QueueStats| unknown.get(queue.queue.as_str()).copied();
-        queues.iter().for_each(|queue| print_json(queue, unknown_of(queue), on_the_bus.as_ref()));
+        queues.iter().for_each(|queue| print_json(queue, unknown_of(queue), &set, on_the_bus.as_ref()));
     } else {
         let table = table(&queues, &unknown, on_the_bus.as_ref());
         table.print(args.width, "no queues are declared; run `onceward migrate`");
@@ -63,6 +82,7 @@ pub(super) async fn run(platform: &Platform, config: &Config, args: Args) -> any
             .values()
             .filter(|one| one.messages > 0)
             .for_each(|one| args.width.eprint_wrapped("", &explain_unknown(one)));
+        set.iter().for_each(|entry| args.width.eprint_wrapped("", &controls::describe(entry)));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -95,14 +115,22 @@ async fn load_bus_backlog(
     Ok(Some(counts.into_iter().map(|count| (count.queue.clone(), count)).collect()))
 }
 
-fn print_json(queue: &QueueStats, unknown: Option<&UnknownMessages>, on_the_bus: Option<&BacklogByQueue>) {
+fn print_json(
+    queue: &QueueStats,
+    unknown: Option<&UnknownMessages>,
+    set: &[ControlEntry],
+    on_the_bus: Option<&BacklogByQueue>,
+) {
+    let (pauses, limits): (Vec<&ControlEntry>, Vec<&ControlEntry>) =
+        set.iter().filter(|entry| entry.queue == queue.queue).partition(|entry| entry.ends_at.is_some());
     let mut shown = json!({"queue": queue.queue, "waiting": queue.depth, "oldestSeconds": queue.lag_seconds,
                            "putAside": queue.deferred, "putAsideIsMore": queue.deferred_is_more,
                            "unknown": unknown.map_or(0, |one| one.messages),
                            "unknownIsMore": unknown.is_some_and(|one| one.is_more),
                            "unknownOldestSeconds": unknown.map_or(0.0, |one| one.oldest_seconds),
                            "unknownTypes": unknown.map_or(&[][..], |one| &one.event_types),
-                           "dead": queue.dead, "deadIsMore": queue.dead_is_more});
+                           "dead": queue.dead, "deadIsMore": queue.dead_is_more,
+                           "pauses": pauses, "rateLimits": limits});
     if let Some(on_the_bus) = on_the_bus {
         shown["onTheBus"] = json!(on_the_bus.get(&queue.queue).and_then(|count| count.waiting));
     }

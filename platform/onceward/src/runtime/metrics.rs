@@ -4,6 +4,7 @@ use super::backlog_monitor::BacklogMonitor;
 use crate::Platform;
 use onceward_db::Db;
 use onceward_message_log::{
+    controls::{self, ControlEntry},
     routes::OUTBOX,
     stats,
     unrouted::{self, UnroutedMessages},
@@ -38,7 +39,13 @@ pub(super) fn metrics_handle(
                 monitor.report();
             }
             match stats::queue_stats(&db).await {
-                Ok(queues) => queues.into_iter().for_each(|queue| report_queue(queue, backlog_monitor.as_deref())),
+                Ok(queues) => {
+                    match controls::list(&db).await {
+                        Ok(entries) => queues.iter().for_each(|queue| report_controls(&queue.queue, &entries)),
+                        Err(error) => tracing::warn!(%error, "reading pauses and rate limits failed"),
+                    }
+                    queues.into_iter().for_each(|queue| report_queue(queue, backlog_monitor.as_deref()));
+                }
                 Err(error) => tracing::warn!(%error, "reading the queue metrics failed"),
             }
             match unrouted::unrouted(&db).await {
@@ -61,6 +68,18 @@ fn report_unrouted(platform: &Platform, unrouted: &[UnroutedMessages]) {
         metrics::gauge!(metric).set(messages as f64);
         metrics::gauge!(measure::COUNT_IS_MORE, "figure" => metric).set(f64::from(is_more));
     }
+}
+
+/// Reports every queue, so that a metric returns to zero when a pause or limit ends.
+fn report_controls(queue: &str, entries: &[ControlEntry]) {
+    let of_queue = || entries.iter().filter(|entry| entry.queue == queue);
+    let is_paused = of_queue().any(|entry| entry.ends_at.is_some() && entry.tenant.is_none());
+    let paused_tenants = of_queue().filter(|entry| entry.ends_at.is_some() && entry.tenant.is_some()).count();
+    let limit = of_queue().filter(|entry| entry.tenant.is_none()).find_map(|entry| entry.per_second);
+    let name = queue.to_owned();
+    metrics::gauge!(measure::QUEUE_PAUSED, "queue" => name.clone()).set(f64::from(is_paused));
+    metrics::gauge!(measure::QUEUE_PAUSED_TENANTS, "queue" => name.clone()).set(paused_tenants as f64);
+    metrics::gauge!(measure::QUEUE_RATE_LIMIT, "queue" => name).set(limit.unwrap_or(0.0));
 }
 
 fn report_unknown(unknown: &stats::UnknownMessages) {

@@ -14,6 +14,7 @@
 //! handlers do, so that only the bus differs between two runs.
 
 pub mod contents;
+pub mod controls;
 pub mod failures;
 mod fixture;
 pub mod foreign_messages;
@@ -76,6 +77,10 @@ macro_rules! platform_suite {
                 bytes_that_are_no_message_are_dead_letters_and_lose_nothing,
                 a_message_from_another_program_is_handled,
                 a_row_that_cannot_be_read_is_a_dead_letter_and_its_neighbours_are_handled;
+            platform::controls:
+                a_paused_tenant_waits_while_others_go_on_and_continues_in_order_by_itself,
+                an_instance_that_starts_during_a_pause_handles_nothing_of_the_queue,
+                a_rate_limit_delays_messages_and_loses_none;
             platform::stopping:
                 a_second_instance_finishes_the_work_of_a_stopped_one,
                 messages_published_while_no_instance_runs_are_handled_later;

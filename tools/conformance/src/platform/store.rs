@@ -74,6 +74,13 @@ pub(super) async fn effects(owner: &Client, queue: &str) -> Vec<EffectRow> {
     rows.iter().map(effect).collect()
 }
 
+/// Returns the seconds between a tenant's first and last effect of a queue, by the database's clock.
+pub(super) async fn seconds_between_effects(owner: &Client, queue: &str, tenant: &str) -> f64 {
+    let sql = "SELECT extract(epoch FROM max(made_at) - min(made_at))::float8 FROM conformance.effect
+               WHERE queue = $1 AND tenant_id = $2";
+    owner.query_one(sql, &[&queue, &tenant]).await.expect("the owner can read every row").get(0)
+}
+
 /// Returns how long after `moment` an effect was written, by the database's clock.
 pub(super) async fn elapsed_until_effect(owner: &Client, name: &str, moment: f64) -> Duration {
     let sql = "SELECT extract(epoch FROM made_at)::float8 FROM conformance.effect WHERE name = $1";
