@@ -74,9 +74,9 @@ pub(super) async fn effects(owner: &Client, queue: &str) -> Vec<EffectRow> {
     rows.iter().map(effect).collect()
 }
 
-/// Returns the seconds between a tenant's first and last effect of a queue, by the database's clock.
-pub(super) async fn seconds_between_effects(owner: &Client, queue: &str, tenant: &str) -> f64 {
-    let sql = "SELECT extract(epoch FROM max(made_at) - min(made_at))::float8 FROM conformance.effect
+/// Returns when a tenant's last effect of a queue was written, in seconds of the database's clock.
+pub(super) async fn last_effect(owner: &Client, queue: &str, tenant: &str) -> f64 {
+    let sql = "SELECT extract(epoch FROM max(made_at))::float8 FROM conformance.effect
                WHERE queue = $1 AND tenant_id = $2";
     owner.query_one(sql, &[&queue, &tenant]).await.expect("the owner can read every row").get(0)
 }
