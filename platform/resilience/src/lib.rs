@@ -1,5 +1,7 @@
-//! Fault isolation: a circuit breaker. No I/O and no clock; callers pass the current time.
+//! Fault isolation: a circuit breaker, and the rules by which worker pools grow and shrink. No I/O and no clock; callers
+//! pass the current time.
 
+pub mod autoscale;
 mod breaker;
 
 pub use breaker::{Breaker, BreakerDecision, BreakerSettings};
