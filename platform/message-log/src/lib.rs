@@ -22,6 +22,7 @@ pub mod lane_scheduler;
 mod lease;
 pub mod outbox;
 pub mod outbox_reader;
+pub mod pools;
 pub mod positions;
 mod queue_reader;
 mod queue_state;
@@ -63,6 +64,7 @@ pub const MIGRATIONS: Migrations = Migrations {
         Migration { name: "0006_story", sql: include_str!("../migrations/0006_story.sql") },
         Migration { name: "0007_plans", sql: include_str!("../migrations/0007_plans.sql") },
         Migration { name: "0008_controls", sql: include_str!("../migrations/0008_controls.sql") },
+        Migration { name: "0010_pools", sql: include_str!("../migrations/0010_pools.sql") },
     ],
 };
 

@@ -97,3 +97,12 @@ pub const LIMIT_QUEUE: &str = "SELECT onceward.limit_queue($1, $2, $3, $4, $5, $
 pub const UNLIMIT_QUEUE: &str = "SELECT onceward.unlimit_queue($1, $2)";
 pub const TAKE_PERMITS: &str = "SELECT granted, wait_ms, is_tenants FROM onceward.take_permits($1, $2, $3)";
 pub const RETURN_PERMITS: &str = "SELECT onceward.return_permits($1, $2, $3)";
+pub const DECLARE_POOL: &str = "SELECT onceward.declare_pool($1, $2, $3, $4)";
+pub const REPORT_POOL: &str =
+    "SELECT size, members, rank, settings, is_check_due FROM onceward.report_pool($1, $2, $3, $4, $5)";
+pub const LEAVE_POOLS: &str = "SELECT onceward.leave_pools($1)";
+pub const POOL_FIGURES: &str = "SELECT * FROM onceward.pool_figures($1)";
+pub const SAVE_POOL_SIZE: &str = "SELECT onceward.save_pool_size($1, $2, $3, $4, $5, $6)";
+pub const POOLS: &str = "SELECT * FROM onceward.pools()";
+pub const POOL_DECISIONS: &str = "SELECT at, from_size, to_size, reason FROM onceward.pool_decisions($1, $2)";
+pub const SET_POOL: &str = "SELECT onceward.set_pool($1, $2, $3)";

@@ -61,6 +61,20 @@ pub const QUEUE_PAUSED: &str = "onceward_queue_paused";
 pub const QUEUE_PAUSED_TENANTS: &str = "onceward_queue_paused_tenants";
 /// Messages per second that a queue's rate limit allows; 0 if it has none.
 pub const QUEUE_RATE_LIMIT: &str = "onceward_queue_rate_limit";
+/// Workers that a pool is to have, over all processes.
+pub const WORKER_POOL_SIZE: &str = "onceward_worker_pool_size";
+/// Workers of a pool that are handling messages, over all processes.
+pub const WORKER_POOL_ACTIVE: &str = "onceward_worker_pool_active";
+/// Messages that a pool could handle now.
+pub const WORKER_POOL_WAITING: &str = "onceward_worker_pool_waiting";
+/// Messages of a pool that wait for a later time.
+pub const WORKER_POOL_DELAYED: &str = "onceward_worker_pool_delayed";
+/// Messages that a pool has handled successfully.
+pub const WORKER_POOL_COMPLETED: &str = "onceward_worker_pool_completed_total";
+/// Attempts of a pool that failed.
+pub const WORKER_POOL_FAILED: &str = "onceward_worker_pool_failed_total";
+/// The mean time for which a worker of a pool is busy with a message.
+pub const WORKER_POOL_MEAN_MS: &str = "onceward_worker_pool_mean_ms";
 /// Database connections by state.
 pub const POOL_CONNECTIONS: &str = "onceward_pool_connections";
 /// Ticks published.
@@ -159,6 +173,22 @@ pub fn describe() {
         QUEUE_RATE_LIMIT,
         "Messages per second that a queue's rate limit allows; 0 without a limit, by queue"
     );
+    describe_gauge!(WORKER_POOL_SIZE, "Workers that a worker pool is to have, over all processes, by pool");
+    describe_gauge!(
+        WORKER_POOL_ACTIVE,
+        "Workers of a worker pool that are handling messages, over all processes, by pool"
+    );
+    describe_gauge!(
+        WORKER_POOL_WAITING,
+        "Messages that a worker pool could handle now, by pool (counted up to 10000 per lane)"
+    );
+    describe_gauge!(WORKER_POOL_DELAYED, "Messages of a worker pool that wait for a later time, by pool");
+    describe_counter!(
+        WORKER_POOL_COMPLETED,
+        "Messages that a worker pool has handled successfully, over all processes, by pool"
+    );
+    describe_counter!(WORKER_POOL_FAILED, "Attempts of a worker pool that failed, over all processes, by pool");
+    describe_gauge!(WORKER_POOL_MEAN_MS, "The mean time for which a worker is busy with a message, by pool");
     describe_gauge!(POOL_CONNECTIONS, "Database connections by state");
     describe_gauge!(CONSUMERS_ONLINE, "Consumers of a queue that this process runs");
     describe_counter!(TASK_RESTARTS, "Restarts of tasks that ended unexpectedly, by task");

@@ -147,3 +147,25 @@ pub(crate) fn check_consumers(
         }
     }
 }
+
+/// Checks that worker pools have usable settings, and that each queue has a consumer and one pool.
+pub(crate) fn check_pools(services: &[Service], problems: &mut Vec<String>) {
+    let read: BTreeSet<&str> =
+        services.iter().flat_map(|service| &service.consumers).map(|consumer| consumer.queue()).collect();
+    let (mut names, mut queues) = (BTreeSet::new(), BTreeSet::new());
+    for pool in services.iter().flat_map(|service| &service.pools) {
+        problems.extend(pool.validate());
+        if !names.insert(&pool.name) {
+            problems.push(format!("two worker pools are called {}; rename one", pool.name));
+        }
+        for queue in &pool.queues {
+            if !read.contains(queue.as_str()) {
+                problems
+                    .push(format!("pool {:?} has the queue {queue}, which no consumer reads; remove it", pool.name));
+            }
+            if !queues.insert(queue) {
+                problems.push(format!("queue {queue} is in two worker pools; remove it from one"));
+            }
+        }
+    }
+}

@@ -12,6 +12,7 @@ use onceward_db::{DbConfig, DbError, Migrations, RequiredTable, migrate};
 use onceward_envelope::SchemaRegistry;
 use onceward_message_log::{BusError, declare, triage::Operator};
 use onceward_messaging::{Consumer, measure::PublishCounter, schedule::Timetable};
+use onceward_resilience::autoscale::PoolSettings;
 use onceward_topology::Topology;
 use onceward_web::{
     Routes,
@@ -46,6 +47,7 @@ impl Platform {
         let schedules = assembly::schedules(&services, &schemas, &topology, &mut problems);
         assembly::check_published(&services, &schemas, &topology, &mut problems);
         assembly::check_consumers(&services, &schemas, &topology, &mut problems);
+        assembly::check_pools(&services, &mut problems);
         assembly::check_migrations(&services, &mut problems);
         let routes = routes_of(&services);
         problems.extend(onceward_web::routes::check(&routes, &schemas).iter().map(ToString::to_string));
@@ -70,6 +72,11 @@ impl Platform {
     /// Returns the consumers of all services.
     pub fn consumers(&self) -> impl Iterator<Item = &Consumer> {
         self.services.iter().flat_map(|service| &service.consumers)
+    }
+
+    /// Returns the worker pools of all services.
+    pub fn pools(&self) -> Vec<PoolSettings> {
+        self.services.iter().flat_map(|service| service.pools.iter().cloned()).collect()
     }
 
     /// Whether `event_type` is a fact of a service without a subscriber, so that it is intentionally not routed.

@@ -8,6 +8,7 @@ use crate::{
 use onceward_db::{Db, DbError, Migrations, RequiredTable};
 use onceward_envelope::TenantId;
 use onceward_messaging::{Consumer, Event, measure::PublishCounter};
+use onceward_resilience::autoscale::PoolSettings;
 use onceward_topology::{Schedule, Topology};
 use onceward_web::Routes;
 use std::{future::Future, pin::Pin, sync::Arc};
@@ -52,6 +53,7 @@ pub struct Service {
     pub(crate) published: Vec<PublishedEvent>,
     pub(crate) consumers: Vec<Consumer>,
     pub(crate) schedules: Vec<Schedule>,
+    pub(crate) pools: Vec<PoolSettings>,
     pub(crate) tasks: Vec<ServiceTask>,
     pub(crate) slos: Vec<Slo>,
     pub(crate) describe_metrics: Vec<fn()>,
@@ -74,6 +76,7 @@ impl Service {
             published: Vec::new(),
             consumers: Vec::new(),
             schedules: Vec::new(),
+            pools: Vec::new(),
             tasks: Vec::new(),
             slos: Vec::new(),
             describe_metrics: Vec::new(),
@@ -131,6 +134,13 @@ impl Service {
     /// Adds a schedule.
     pub fn schedule(mut self, schedule: Schedule) -> Self {
         self.schedules.push(schedule);
+        self
+    }
+
+    /// Adds a worker pool: the consumers of its queues share its workers, whose number follows the work within its bounds,
+    /// over all processes. It replaces their `concurrency`.
+    pub fn pool(mut self, pool: PoolSettings) -> Self {
+        self.pools.push(pool);
         self
     }
 

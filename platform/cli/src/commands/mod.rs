@@ -8,6 +8,7 @@ mod doctor;
 mod duration;
 mod operator;
 mod outbox;
+mod pools;
 mod queues;
 mod serve;
 mod slo;
@@ -47,6 +48,8 @@ pub enum CliCommand {
     Tenant(tenant::TenantCommand),
     /// Show the depth and age of each queue; pause, resume and limit queues
     Queues(queues::Args),
+    /// Show the size and work of each worker pool; change their settings
+    Pools(pools::Args),
     /// List, inspect, requeue and quarantine dead letters
     #[command(subcommand)]
     Dlq(dlq::DlqCommand),
@@ -89,6 +92,7 @@ pub(crate) async fn dispatch(
         CliCommand::Token(command) => token::run(&platform, &config, &common.data, command).await,
         CliCommand::Tenant(command) => tenant::run(&config, command).await,
         CliCommand::Queues(args) => queues::run(&platform, &config, args).await,
+        CliCommand::Pools(args) => pools::run(&config, args).await,
         CliCommand::Dlq(command) => dlq::run(&platform, &config, command).await,
         CliCommand::Outbox(command) => outbox::run(&platform, &config, command).await,
         CliCommand::Audit(command) => audit::run(&config, command).await,

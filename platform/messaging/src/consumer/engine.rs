@@ -1,6 +1,9 @@
 //! What handling has in common in both modes: the state of a consumer, settlements, spans and counts.
 
-use super::{handler::HandlerTable, options::ConsumerOptions, retries::Retries, unknown_types::UnknownTypes};
+use super::{
+    handler::HandlerTable, options::ConsumerOptions, pools::ConsumerPool, retries::Retries, slots::SlotPool,
+    unknown_types::UnknownTypes,
+};
 use crate::{Failure, measure, spans};
 use futures_util::FutureExt;
 use onceward_broker::{Delivery, Settlement};
@@ -18,9 +21,29 @@ pub(crate) struct ConsumerEngine<H> {
     pub clock: Arc<dyn Clock>,
     pub retries: Retries,
     pub unknown_types: UnknownTypes,
+    /// The worker pool that the consumer's queue belongs to.
+    pub pool: Option<ConsumerPool>,
 }
 
 impl<H> ConsumerEngine<H> {
+    /// Returns how many turns or messages are handled at the same time at most: the declared number, or that of the pool.
+    pub(crate) fn concurrency(&self) -> usize {
+        self.pool.as_ref().map_or(self.options.concurrency, |pool| pool.max)
+    }
+
+    /// Returns the pool among the slots of the process.
+    pub(crate) fn slot_pool(&self) -> SlotPool {
+        self.pool.as_ref().map_or(SlotPool::NONE, |pool| pool.slots)
+    }
+
+    /// Reports settlements that were committed, and the time that it took to handle them.
+    pub(crate) fn report(&self, counts: &SettlementCounts, busy: Duration) {
+        counts.report(&self.options.queue);
+        if let Some(pool) = &self.pool {
+            pool.activity.record(counts.done, counts.retried + counts.dead.len() as u64, busy);
+        }
+    }
+
     /// Returns the settlement of a message and logs it if handling failed.
     pub(crate) fn settlement(&self, delivery: &Delivery, result: Result<(), Failure>) -> Settlement {
         if delivery.attempt == 1 {
@@ -151,7 +174,7 @@ impl SettlementCounts {
         counts
     }
 
-    pub(crate) fn report(&self, queue: &str) {
+    fn report(&self, queue: &str) {
         let dead = self.dead.len() as u64;
         for (result, count) in [("ok", self.done), ("retry", self.retried), ("wait", self.waiting), ("dead", dead)] {
             if count > 0 {

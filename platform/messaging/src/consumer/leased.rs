@@ -36,7 +36,7 @@ pub(crate) async fn run(
     // alive that no task works on.
     let mut heartbeat = JoinSet::new();
     heartbeat.spawn(keep_heartbeat_running(held.clone(), reader.clone(), engine.clone(), context.clone()));
-    let permits = Arc::new(Semaphore::new(engine.options.concurrency));
+    let permits = Arc::new(Semaphore::new(engine.concurrency()));
     let mut tasks = JoinSet::new();
     let mut backoff = Backoff::default();
     while !stop.is_cancelled() {
@@ -47,7 +47,7 @@ pub(crate) async fn run(
         };
         let wanted = free.clamp(1, engine.options.prefetch);
         let mut slots = tokio::select! {
-            slots = context.slots.acquire(engine.options.precedence, wanted) => slots,
+            slots = context.slots.acquire(engine.slot_pool(), engine.options.precedence, wanted) => slots,
             () = stop.cancelled() => break,
         };
         match reader.lease(slots.len(), engine.options.lease).await {
@@ -145,7 +145,7 @@ impl LeasedTask {
         let settled = match check(engine.as_ref(), delivery, engine.clock.now()) {
             Err(settlement) => {
                 engine.log(delivery, &settlement);
-                self.settle(leased, settlement).await
+                self.settle(leased, settlement, Duration::ZERO).await
             }
             Ok(handler) => {
                 let span = message_span(&engine.options, delivery);
@@ -183,7 +183,10 @@ impl LeasedTask {
         measure::ran(&engine.options.queue, started.elapsed(), 1);
         let work = match work {
             Ok(work) => work,
-            Err(failure) => return self.settle(leased, engine.settlement(delivery, Err(failure))).await,
+            Err(failure) => {
+                let settlement = engine.settlement(delivery, Err(failure));
+                return self.settle(leased, settlement, started.elapsed()).await;
+            }
         };
         let scope = scope_of(&engine.options, delivery, &tracing::Span::current());
         let mut tx = self.context.db.begin(scope).await?;
@@ -193,18 +196,20 @@ impl LeasedTask {
         match guarded(handler.record(&mut tx, delivery, work), engine.options.timeout).await {
             Ok(()) => {
                 tx.commit().await?;
-                SettlementCounts::of([&engine.settlement(delivery, Ok(()))]).report(&engine.options.queue);
+                let counts = SettlementCounts::of([&engine.settlement(delivery, Ok(()))]);
+                engine.report(&counts, started.elapsed());
                 Ok(true)
             }
             Err(failure) => {
                 tx.rollback().await?;
-                self.settle(leased, engine.settlement(delivery, Err(failure))).await
+                self.settle(leased, engine.settlement(delivery, Err(failure)), started.elapsed()).await
             }
         }
     }
 
-    /// Settles a message without effects, in a transaction of its own. Returns `false` if the lease was lost.
-    async fn settle(&self, leased: &LeasedMessage, settlement: Settlement) -> Result<bool, BusError> {
+    /// Settles a message without effects, in a transaction of its own. `busy` is the time that it took to handle it. Returns
+    /// `false` if the lease was lost.
+    async fn settle(&self, leased: &LeasedMessage, settlement: Settlement, busy: Duration) -> Result<bool, BusError> {
         let (engine, delivery) = (&self.engine, &leased.delivery);
         let counts = SettlementCounts::of(std::slice::from_ref(&settlement));
         let scope = scope_of(&engine.options, delivery, &tracing::Span::current());
@@ -215,7 +220,7 @@ impl LeasedTask {
         let is_held = self.reader.settle_lease(&mut tx, leased, settlement).await?;
         if is_held {
             tx.commit().await?;
-            counts.report(&engine.options.queue);
+            engine.report(&counts, busy);
         }
         Ok(is_held)
     }

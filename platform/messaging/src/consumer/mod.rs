@@ -7,6 +7,7 @@ mod handler;
 mod held_leases;
 mod leased;
 mod options;
+mod pools;
 mod retries;
 pub(crate) mod run;
 mod slots;
@@ -23,6 +24,7 @@ use std::{sync::Arc, time::Duration};
 
 pub use any::AnyHandler;
 pub use handler::{BatchHandler, Handler, InBatch, LeaseContext, LeasedHandler};
+pub use pools::WorkerPools;
 pub use run::{WorkerContext, run};
 pub use slots::Slots;
 

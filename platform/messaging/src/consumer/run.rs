@@ -1,8 +1,8 @@
 //! Runs a consumer until it is stopped.
 
 use super::{
-    Consumer, Handlers, Slots, engine::ConsumerEngine, handler::HandlerTable, leased, options::ConsumerOptions,
-    retries::Retries, transactional::TransactionalEngine, unknown_types::UnknownTypes,
+    Consumer, Handlers, Slots, WorkerPools, engine::ConsumerEngine, handler::HandlerTable, leased,
+    options::ConsumerOptions, retries::Retries, transactional::TransactionalEngine, unknown_types::UnknownTypes,
 };
 use crate::{backoff::Backoff, measure};
 use onceward_db::Db;
@@ -35,6 +35,8 @@ pub struct WorkerContext {
     pub clock: Arc<dyn Clock>,
     /// The slots that all consumers of the process share.
     pub slots: Slots,
+    /// The worker pools of the process.
+    pub pools: WorkerPools,
     /// The supervisor that restarts the consumers' tasks.
     pub supervisor: Supervisor,
     /// How long messages of unknown types wait, for consumers without a limit of their own; zero means no limit.
@@ -50,13 +52,15 @@ const UNKNOWN_FOR: Duration = Duration::from_secs(24 * 3600);
 impl WorkerContext {
     /// Creates a context with the system clock and no limit over all consumers.
     pub fn new(db: Db, log: MessageLog, schemas: SchemaRegistry, topology: Topology) -> Self {
+        let slots = Slots::unlimited();
         Self {
             db,
             log,
             schemas,
             topology,
             clock: Arc::new(SystemClock),
-            slots: Slots::unlimited(),
+            pools: WorkerPools::new(&[], &slots),
+            slots,
             supervisor: Supervisor::new(),
             unknown_for: UNKNOWN_FOR,
             hand_back: CancellationToken::new(),
@@ -71,6 +75,7 @@ impl WorkerContext {
             clock: self.clock.clone(),
             retries: Retries::new(&options),
             unknown_types: UnknownTypes::default(),
+            pool: self.pools.of_queue(&options.queue),
             options,
             handlers,
         })
@@ -101,7 +106,7 @@ async fn consume(Consumer { mut options, handlers }: Consumer, context: WorkerCo
         Handlers::Transactional(handlers) => {
             let engine = context.engine(options, handlers);
             let mut tasks = JoinSet::new();
-            for _ in 0..engine.options.concurrency {
+            for _ in 0..engine.concurrency() {
                 tasks.spawn(keep_taking_turns(engine.clone(), reader.clone(), context.clone(), stop.clone()));
             }
             while tasks.join_next().await.is_some() {}
@@ -116,8 +121,9 @@ async fn open(
     stop: &CancellationToken,
 ) -> Option<Arc<QueueReader>> {
     let mut backoff = Backoff::default();
+    let concurrency = context.pools.of_queue(&options.queue).map_or(options.concurrency, |pool| pool.max);
     loop {
-        match context.log.open(subscription(options)).await {
+        match context.log.open(subscription(options, concurrency)).await {
             Ok(reader) => return Some(reader.into()),
             Err(error) => backoff.pause_after(&options.name, &error, stop).await,
         }
@@ -146,12 +152,12 @@ async fn keep_taking_turns(
     context.supervisor.keep_running(&task_name(&engine.options), &stop, work).await;
 }
 
-fn subscription(options: &ConsumerOptions) -> Subscription {
+fn subscription(options: &ConsumerOptions, concurrency: usize) -> Subscription {
     Subscription {
         consumer: options.name.clone(),
         queue: options.queue.clone(),
         ordered: options.ordered,
-        concurrency: options.concurrency,
+        concurrency,
         isolate_killers: true,
     }
 }
@@ -159,13 +165,13 @@ fn subscription(options: &ConsumerOptions) -> Subscription {
 async fn take_turns(engine: Arc<TransactionalEngine>, reader: Arc<QueueReader>, slots: Slots, stop: CancellationToken) {
     let mut backoff = Backoff::default();
     let mut size = FIRST_TURN.min(engine.options.prefetch);
-    let precedence = engine.options.precedence;
+    let (pool, precedence) = (engine.slot_pool(), engine.options.precedence);
     let mut slot = Vec::new();
     while !stop.is_cancelled() {
         let acquiring = async {
             match slot.is_empty() {
-                true => slots.acquire(precedence, 1).await,
-                false => slots.keep_or_yield(std::mem::take(&mut slot), precedence).await,
+                true => slots.acquire(pool, precedence, 1).await,
+                false => slots.keep_or_yield(std::mem::take(&mut slot), pool, precedence).await,
             }
         };
         slot = tokio::select! { acquired = acquiring => acquired, () = stop.cancelled() => return };

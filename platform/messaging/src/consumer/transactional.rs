@@ -80,8 +80,9 @@ impl TransactionalEngine {
         }
         let counts = SettlementCounts::of(&settlements);
         turn.settle(&settlements).await?;
-        counts.report(&self.options.queue);
-        Ok((counts.all, started.elapsed()))
+        let elapsed = started.elapsed();
+        self.report(&counts, elapsed);
+        Ok((counts.all, elapsed))
     }
 
     /// Handles the whole turn at once; returns `None` if a message failed and everything was undone.

@@ -17,6 +17,7 @@ mod leased;
 mod lost_leases;
 mod order;
 mod outbox;
+mod pools;
 mod precedence;
 mod readiness;
 mod requeue;

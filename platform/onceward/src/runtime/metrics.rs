@@ -5,6 +5,7 @@ use crate::Platform;
 use onceward_db::Db;
 use onceward_message_log::{
     controls::{self, ControlEntry},
+    pools::{self, WorkerPoolStatus},
     routes::OUTBOX,
     stats,
     unrouted::{self, UnroutedMessages},
@@ -48,6 +49,10 @@ pub(super) fn metrics_handle(
                 }
                 Err(error) => tracing::warn!(%error, "reading the queue metrics failed"),
             }
+            match pools::list(&db).await {
+                Ok(pools) => pools.iter().for_each(report_pool),
+                Err(error) => tracing::warn!(%error, "reading the worker pools failed"),
+            }
             match unrouted::unrouted(&db).await {
                 Ok(unrouted) => report_unrouted(&platform, &unrouted),
                 Err(error) => tracing::warn!(%error, "counting unrouted messages failed"),
@@ -80,6 +85,24 @@ fn report_controls(queue: &str, entries: &[ControlEntry]) {
     metrics::gauge!(measure::QUEUE_PAUSED, "queue" => name.clone()).set(f64::from(is_paused));
     metrics::gauge!(measure::QUEUE_PAUSED_TENANTS, "queue" => name.clone()).set(paused_tenants as f64);
     metrics::gauge!(measure::QUEUE_RATE_LIMIT, "queue" => name).set(limit.unwrap_or(0.0));
+}
+
+fn report_pool(pool: &WorkerPoolStatus) {
+    let name = pool.name.clone();
+    for (metric, value) in [
+        (measure::WORKER_POOL_SIZE, f64::from(pool.size)),
+        (measure::WORKER_POOL_ACTIVE, pool.active as f64),
+        (measure::WORKER_POOL_WAITING, pool.waiting as f64),
+        (measure::WORKER_POOL_DELAYED, pool.delayed as f64),
+        (measure::WORKER_POOL_MEAN_MS, pool.rates.mean_ms.unwrap_or(0.0)),
+    ] {
+        metrics::gauge!(metric, "pool" => name.clone()).set(value);
+    }
+    for (metric, total) in
+        [(measure::WORKER_POOL_COMPLETED, pool.completed), (measure::WORKER_POOL_FAILED, pool.failed)]
+    {
+        metrics::counter!(metric, "pool" => name.clone()).absolute(total.max(0).unsigned_abs());
+    }
 }
 
 fn report_unknown(unknown: &stats::UnknownMessages) {

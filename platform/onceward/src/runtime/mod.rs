@@ -19,7 +19,7 @@ use onceward_message_log::MessageLog;
 use onceward_messaging::{
     Publisher,
     collect::DeadLetterCollector,
-    consumer::{self, Slots, WorkerContext},
+    consumer::{self, Slots, WorkerContext, WorkerPools},
     landing::Landing,
     relay::Relay,
     schedule,
@@ -214,6 +214,11 @@ impl ProcessRuntime {
             self.platform.topology().clone(),
         );
         context.slots = Slots::new(self.config.workers.slots);
+        context.pools = WorkerPools::new(&self.platform.pools(), &context.slots);
+        if !context.pools.is_empty() {
+            let (pools, lookups, stop) = (context.pools.clone(), self.lookups.clone(), self.stop.clone());
+            self.spawn_supervised("pools", move || pools.clone().run(lookups.clone(), stop.clone()));
+        }
         context.supervisor = self.supervisor().clone();
         context.unknown_for = Duration::from_secs(self.config.workers.unknown_hours.saturating_mul(3600));
         context.hand_back = self.hand_back.clone();

@@ -1,6 +1,7 @@
 //! The decision about the next size of a worker pool.
 
 use super::{PoolSettings, PoolSignals, demand, proportional_size};
+use serde::{Deserialize, Serialize};
 
 /// A pool may grow by this many workers at once, or by its own size if that is more.
 const LARGEST_STEP_UP: usize = 4;
@@ -25,7 +26,9 @@ impl ScalingDecision {
 
 /// The size of a pool, and since when it is as it is. The caller passes the time, in milliseconds of any monotonic
 /// clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+///
+/// It can be stored, so that any process can make the next decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScalingState {
     size: usize,
     changed_at_ms: Option<u64>,
