@@ -148,8 +148,7 @@ impl PoolRates {
 }
 
 /// A pool with its figures.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq)]
 pub struct WorkerPoolStatus {
     /// Its name.
     pub name: String,
@@ -184,7 +183,6 @@ pub struct WorkerPoolStatus {
     /// The number of pauses of its queues.
     pub paused: i64,
     /// Rates between the last two decisions.
-    #[serde(flatten)]
     pub rates: PoolRates,
 }
 

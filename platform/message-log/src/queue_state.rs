@@ -77,7 +77,7 @@ impl QueueState {
         });
     }
 
-    /// Tells the scheduler which tenants are paused or throttled now.
+    /// Passes the tenants that are paused or throttled now to the scheduler.
     fn apply_pauses(&self) {
         let paused = self.paused_tenants(Instant::now());
         if self.scheduler.lock().set_paused(paused) {

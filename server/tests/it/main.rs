@@ -26,6 +26,7 @@ mod payment_metrics;
 mod payment_story;
 mod payments;
 mod pooler;
+mod queue_controls;
 mod quota_kills;
 #[path = "../../src/services.rs"]
 mod services;

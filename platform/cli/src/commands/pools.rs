@@ -8,7 +8,7 @@ use crate::{
 use onceward::{Config, PoolSettings};
 use onceward_db::Db;
 use onceward_message_log::pools::{self, WorkerPoolStatus};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::process::ExitCode;
 
 /// Arguments of `pools`.
@@ -18,12 +18,12 @@ pub struct Args {
     #[command(subcommand)]
     command: Option<PoolCommand>,
     #[command(flatten)]
-    list: ListArgs,
+    list: PoolListArgs,
 }
 
 /// Arguments of listings.
 #[derive(Debug, clap::Args)]
-pub struct ListArgs {
+pub struct PoolListArgs {
     /// Print one JSON object per line
     #[arg(long)]
     json: bool,
@@ -42,7 +42,7 @@ enum PoolCommand {
         #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(i32).range(1..=200))]
         limit: i32,
         #[command(flatten)]
-        list: ListArgs,
+        list: PoolListArgs,
     },
     /// Change settings of a pool; the others stay as they are
     Set {
@@ -118,10 +118,10 @@ fn report(is_known: bool, name: &str, done: &str) -> ExitCode {
     ExitCode::from(EXIT_NOTHING_TO_DO)
 }
 
-async fn list(db: &Db, args: &ListArgs) -> anyhow::Result<ExitCode> {
+async fn list(db: &Db, args: &PoolListArgs) -> anyhow::Result<ExitCode> {
     let pools = pools::list(db).await?;
     if args.json {
-        pools.iter().for_each(|pool| println!("{}", json!(pool)));
+        pools.iter().for_each(|pool| println!("{}", to_json(pool)));
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = TextTable::new(&[
@@ -161,6 +161,21 @@ fn cells(pool: &WorkerPoolStatus) -> [String; 10] {
     ]
 }
 
+fn to_json(pool: &WorkerPoolStatus) -> Value {
+    let (settings, rates) = (&pool.settings, &pool.rates);
+    json!({
+        "pool": pool.name, "queues": settings.queues, "size": pool.size, "min": settings.min, "max": settings.max,
+        "weight": settings.weight, "step": settings.step, "scaleUpAt": settings.scale_up_at,
+        "scaleDownAt": settings.scale_down_at, "checkEveryMs": settings.check_every_ms,
+        "cooldownMs": settings.cooldown_ms, "stabilizeMs": settings.stabilize_ms, "targetAgeMs": settings.target_age_ms,
+        "setBy": pool.set_by, "processes": pool.processes, "active": pool.active, "waiting": pool.waiting,
+        "oldestMs": pool.oldest_ms, "delayed": pool.delayed, "paused": pool.paused > 0, "blocked": pool.blocked,
+        "completed": pool.completed, "failed": pool.failed, "throughputPerSecond": rates.throughput_per_s,
+        "meanMs": rates.mean_ms, "errorRate": rates.error_rate, "arrivalsPerSecond": rates.arrivals_per_s,
+        "lastCompletedAt": pool.last_completed_at, "lastFailedAt": pool.last_failed_at, "checkedAt": pool.checked_at,
+    })
+}
+
 /// Describes what does not fit into the table.
 fn describe(pool: &WorkerPoolStatus) -> String {
     let time = |at: Option<jiff::Timestamp>| at.map_or("never".to_owned(), |at| at.to_string());
@@ -186,7 +201,7 @@ fn describe(pool: &WorkerPoolStatus) -> String {
     text
 }
 
-async fn log(db: &Db, name: &str, limit: i32, args: &ListArgs) -> anyhow::Result<ExitCode> {
+async fn log(db: &Db, name: &str, limit: i32, args: &PoolListArgs) -> anyhow::Result<ExitCode> {
     let decisions = pools::decisions(db, name, limit).await?;
     if args.json {
         decisions.iter().for_each(|decision| println!("{}", json!(decision)));

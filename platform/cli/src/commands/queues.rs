@@ -29,12 +29,12 @@ pub struct Args {
     #[command(subcommand)]
     command: Option<controls::ControlCommand>,
     #[command(flatten)]
-    list: ListArgs,
+    list: QueueListArgs,
 }
 
 /// Arguments of the listing.
 #[derive(Debug, clap::Args)]
-pub struct ListArgs {
+pub struct QueueListArgs {
     /// Print one JSON object per line
     #[arg(long)]
     json: bool,
@@ -52,7 +52,7 @@ pub(super) async fn run(platform: &Platform, config: &Config, args: Args) -> any
     }
 }
 
-async fn list(platform: &Platform, config: &Config, args: ListArgs) -> anyhow::Result<ExitCode> {
+async fn list(platform: &Platform, config: &Config, args: QueueListArgs) -> anyhow::Result<ExitCode> {
     let db = Db::connect(super::database(config)?)?;
     let mut queues = stats::queue_stats(&db).await?;
     if relays::recorded_bus(&db).await? == BusKind::Postgres.name() {

@@ -156,8 +156,10 @@ async fn erased_answers_are_removed_and_counts_are_kept() {
     assert_eq!(server.query_value::<i64>(texts, &[]).await, 0, "the audit trail, which cannot be erased, names nobody");
     let live = onceward_testkit::eventually("the events are counted", || async {
         let live = author.get(&format!("/api/surveys/{survey}/live")).await.with_status(200);
-        (live["sessions"]["active"] == 0).then_some(live)
+        // None is active either before the others have been counted as started.
+        let sessions = &live["sessions"];
+        (sessions["started"] == 3 && sessions["active"] == 0).then_some(live)
     })
     .await;
-    assert_eq!((&live["sessions"]["started"], &live["sessions"]["completed"]), (&json!(3), &json!(1)));
+    assert_eq!(live["sessions"]["completed"], json!(1));
 }
