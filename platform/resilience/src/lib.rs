@@ -7,8 +7,10 @@
 pub mod autoscale;
 mod breaker;
 mod budget;
+mod bulkhead;
 mod cluster;
 
 pub use breaker::{Breaker, BreakerChange, BreakerPhase, BreakerSettings, Outcome, Rejection, Ticket, TicketKind};
 pub use budget::{BudgetState, RetryBudget};
+pub use bulkhead::{Bulkhead, BulkheadFull, BulkheadPermit, BulkheadSettings};
 pub use cluster::{ProbeClaim, SharedBreaker, SharedPermission, SharedPhase, quorum};
