@@ -20,7 +20,7 @@ use onceward_message_log::{
     BusError, MessageLog,
     outbox_reader::{OutboxMessage, OutboxReader, OutboxTurn, ParcelBuilder},
 };
-use onceward_resilience::{Breaker, BreakerDecision, BreakerSettings};
+use onceward_resilience::{Breaker, BreakerChange, BreakerSettings, Outcome, Ticket, TicketKind};
 use onceward_topology::{Jitter, RetryPolicy, Topology};
 use parking_lot::Mutex;
 use std::{
@@ -39,9 +39,16 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 /// The first pause after the bus was lost, and the longest between two probes.
 const BREAKER: BreakerSettings = BreakerSettings {
     failures: 1,
-    window: Duration::from_secs(60),
-    open_for: Duration::from_millis(200),
-    max_open_for: Duration::from_secs(5),
+    failure_percent: 0,
+    window_ms: 60_000,
+    slow_after_ms: None,
+    slow_percent: 100,
+    pause_ms: 200,
+    max_pause_ms: 5_000,
+    jitter_percent: 10,
+    probe_limit_ms: 5_000,
+    // The bus slows publishers down by itself.
+    slow_start_until: 0,
 };
 
 /// A turn of less than this fraction of a batch costs more than it is worth.
@@ -77,7 +84,8 @@ pub struct Relay {
     db: Db,
     config: RelayConfig,
     name: String,
-    breaker: Breaker,
+    breaker: Mutex<Breaker>,
+    started: Instant,
     active_tasks: ActiveTasks,
     last_error: Mutex<Option<String>>,
     counters: Vec<PublishCounter>,
@@ -87,9 +95,9 @@ impl Relay {
     /// Creates a relay from the outbox of `log` to `broker`.
     pub fn new(log: MessageLog, broker: Arc<dyn Broker>, topology: Topology, db: Db, config: RelayConfig) -> Self {
         let name = format!("{}-{}", std::process::id(), Uuid::now_v7().simple());
-        let (breaker, active_tasks) = (Breaker::new(BREAKER), ActiveTasks::new(config.tasks));
-        let last_error = Mutex::default();
-        Self { log, broker, topology, db, config, name, breaker, active_tasks, last_error, counters: Vec::new() }
+        let (breaker, active_tasks) = (Mutex::new(Breaker::new(BREAKER)), ActiveTasks::new(config.tasks));
+        let (started, last_error, counters) = (Instant::now(), Mutex::default(), Vec::new());
+        Self { log, broker, topology, db, config, name, breaker, started, active_tasks, last_error, counters }
     }
 
     /// Also updates these counters.
@@ -137,9 +145,9 @@ impl Relay {
     /// Creates what the broker lacks. Differences from the topology are left unchanged, for a person to decide.
     async fn declare(&self, stop: &CancellationToken) {
         while !stop.is_cancelled() {
-            if !self.is_bus_available(stop).await {
+            let Some(ticket) = self.await_bus(stop).await else {
                 continue;
-            }
+            };
             match self.broker.declare().await {
                 Ok(created) => {
                     return created.iter().for_each(|what| tracing::info!(bus = self.broker.name(), "created {what}"));
@@ -147,7 +155,7 @@ impl Relay {
                 Err(error @ (BrokerError::Misconfigured(_) | BrokerError::Missing(_))) => {
                     return tracing::error!(bus = self.broker.name(), %error, "broker topology differs from the declaration; run `onceward topology check`");
                 }
-                Err(error) => self.record_loss(&error).await,
+                Err(error) => self.record_loss(ticket, &error).await,
             }
         }
     }
@@ -168,9 +176,9 @@ impl Relay {
         let mut parcels = ParcelBuilder::new(self.topology.clone());
         let mut sizer = BatchSizer::new(self.config.batch);
         while !stop.is_cancelled() {
-            if !self.is_bus_available(&stop).await {
+            let Some(ticket) = self.await_bus(&stop).await else {
                 continue;
-            }
+            };
             match outbox.take(sizer.next_size(), self.active_tasks.count(), &mut parcels).await {
                 // `wait` consumes a wake-up, so only a task that will take the next turn may call it.
                 Ok(None) if self.active_tasks.includes(task) => {
@@ -184,7 +192,7 @@ impl Relay {
                     self.active_tasks.adjust(is_small);
                     let span = tracing::info_span!(parent: None, "relay", bus = self.broker.name(), messages = turn.messages().len());
                     crate::spans::link_to(&span, turn.messages().iter().filter_map(OutboxMessage::trace));
-                    match self.relay(turn, &mut sizer).instrument(span).await {
+                    match self.relay(turn, ticket, &mut sizer).instrument(span).await {
                         Ok(()) => backoff.reset(),
                         Err(error) => backoff.pause_after("relay", &error, &stop).await,
                     }
@@ -202,43 +210,55 @@ impl Relay {
         }
     }
 
-    /// Returns whether the bus is available. After it was lost, one task at a time probes it and the others wait.
-    async fn is_bus_available(&self, stop: &CancellationToken) -> bool {
-        match self.breaker.check(Instant::now()) {
-            BreakerDecision::Allow => true,
-            BreakerDecision::Reject(time) => {
-                tokio::select! { () = tokio::time::sleep(time) => {}, () = stop.cancelled() => {} }
-                false
+    /// Returns a ticket if the bus is available. After it was lost, one task at a time probes it and the others wait.
+    async fn await_bus(&self, stop: &CancellationToken) -> Option<Ticket> {
+        let acquired = self.breaker.lock().try_acquire(self.now_ms());
+        match acquired {
+            Ok(ticket) if ticket.kind() == TicketKind::Call => Some(ticket),
+            Ok(probe) => {
+                self.probe(probe).await;
+                None
             }
-            BreakerDecision::Probe => match self.broker.ping().await {
-                Ok(()) => {
-                    if self.breaker.succeeded() {
-                        tracing::info!(
-                            bus = self.broker.name(),
-                            "the bus is available again; publishing the waiting messages"
-                        );
-                        self.record_state(None).await;
-                    }
-                    true
-                }
-                Err(error) => {
-                    self.record_loss(&error).await;
-                    false
-                }
-            },
+            Err(rejection) => {
+                let pause = Duration::from_millis(rejection.retry_after_ms);
+                tokio::select! { () = tokio::time::sleep(pause) => {}, () = stop.cancelled() => {} }
+                None
+            }
         }
     }
 
-    async fn record_loss(&self, error: &BrokerError) {
-        let opened = self.breaker.failed(Instant::now());
-        if opened {
+    async fn probe(&self, ticket: Ticket) {
+        match self.broker.ping().await {
+            Ok(()) => {
+                if self.complete(ticket, Outcome::Success) == Some(BreakerChange::Closed) {
+                    tracing::info!(
+                        bus = self.broker.name(),
+                        "the bus is available again; publishing the waiting messages"
+                    );
+                    self.record_state(None).await;
+                }
+            }
+            Err(error) => self.record_loss(ticket, &error).await,
+        }
+    }
+
+    async fn record_loss(&self, ticket: Ticket, error: &BrokerError) {
+        if matches!(self.complete(ticket, Outcome::Failure), Some(BreakerChange::Opened { .. })) {
             tracing::warn!(bus = self.broker.name(), %error, "the bus is not available; messages wait in the outbox");
             self.record_state(Some(error.to_string())).await;
         }
     }
 
+    fn complete(&self, ticket: Ticket, outcome: Outcome) -> Option<BreakerChange> {
+        self.breaker.lock().complete(ticket, outcome, self.now_ms(), rand::random())
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
     /// Publishes a turn's messages and records the settlement of each.
-    async fn relay(&self, turn: OutboxTurn, sizer: &mut BatchSizer) -> Result<(), BusError> {
+    async fn relay(&self, turn: OutboxTurn, ticket: Ticket, sizer: &mut BatchSizer) -> Result<(), BusError> {
         let parcels = turn.parcels();
         measure::fetched(parcels.len());
         sizer.record(parcels.len(), parcels.iter().map(|parcel| parcel.body.len()).sum());
@@ -250,7 +270,7 @@ impl Relay {
             Ok(outcomes) => outcomes,
             Err(error) => {
                 // Dropping the turn leaves its messages in the outbox.
-                self.record_loss(&error).await;
+                self.record_loss(ticket, &error).await;
                 if matches!(error, BrokerError::Missing(_)) {
                     let declared = self.broker.declare().await;
                     tracing::warn!(
@@ -291,7 +311,7 @@ impl Relay {
     /// Records the state of the bus every few seconds, for processes that have no connection of their own.
     async fn report(self: Arc<Self>, stop: CancellationToken) {
         while !stop.is_cancelled() {
-            let up = self.breaker.is_closed();
+            let up = self.breaker.lock().is_closed();
             measure::bus_up(self.broker.name(), up);
             let error = if up { None } else { self.last_error.lock().clone() };
             self.record_state(error.or_else(|| (!up).then(|| "lost".to_owned()))).await;

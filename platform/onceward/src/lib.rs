@@ -129,9 +129,9 @@ pub use onceward_messaging::{
     AnyHandler, BatchHandler, Consumer, Event, Failure, Handler, InBatch, LeasedHandler, NewMessage, PublishError,
     Received, consumer::LeaseContext, inbox, measure::PublishCounter, outbox,
 };
-pub use onceward_resilience::autoscale::PoolSettings;
+pub use onceward_resilience::{RetryBudget, autoscale::PoolSettings};
 pub use onceward_supervisor::Supervisor;
-pub use onceward_topology::{self as topology, Exchange, Queue, RetryBudget, RetryPolicy, Schedule, Topology};
+pub use onceward_topology::{self as topology, Exchange, Queue, RetryPolicy, Schedule, Topology};
 pub use onceward_web::{
     self as web, Access, Caller, Command, Idempotency, Problem, ProblemCode, RawBody, Reader, Response, Routes,
     StatusCode, UnauthenticatedRequest,

@@ -2,7 +2,7 @@
 //!
 //! - [`Topology`]: exchanges, queues and bindings, which can be merged, checked, routed through and printed.
 //! - [`pattern`]: matches a binding's pattern against a routing key, in Rust and as a PostgreSQL regular expression.
-//! - [`RetryPolicy`] and [`RetryBudget`]: when a failed message is retried, and the limit on all retries of a consumer.
+//! - [`RetryPolicy`]: when a failed message is retried.
 //! - [`Schedule`]: events published by a cron expression.
 
 pub mod pattern;
@@ -11,7 +11,7 @@ mod schedule;
 mod topic;
 mod topology;
 
-pub use retry::{BudgetState, Jitter, RetryBudget, RetryPolicy};
+pub use retry::{Jitter, RetryPolicy};
 pub use schedule::{MissedTicks, Schedule, ScheduleScope};
 pub use topic::{InvalidTopic, Topic};
 pub use topology::{

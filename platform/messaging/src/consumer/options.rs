@@ -1,6 +1,7 @@
 //! The options that consumers of both modes have.
 
-use onceward_topology::{RetryBudget, RetryPolicy};
+use onceward_resilience::RetryBudget;
+use onceward_topology::RetryPolicy;
 use std::time::Duration;
 
 /// How a consumer runs.
@@ -68,7 +69,7 @@ macro_rules! shared_options {
             }
 
             /// Sets how many retries may run besides first attempts before they are slowed down.
-            pub fn budget(mut self, budget: onceward_topology::RetryBudget) -> Self {
+            pub fn budget(mut self, budget: onceward_resilience::RetryBudget) -> Self {
                 self.options.budget = budget;
                 self
             }

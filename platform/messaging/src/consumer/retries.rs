@@ -3,7 +3,7 @@
 use super::options::ConsumerOptions;
 use crate::Failure;
 use onceward_broker::{DeadReason, Delivery, Settlement};
-use onceward_topology::BudgetState;
+use onceward_resilience::BudgetState;
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! A budget over all messages of a consumer: limits retries to a fraction of the traffic.
+//! A budget over all calls of a consumer or to a destination: limits retries to a fraction of the traffic.
 //!
 //! When a dependency is down, every message fails, and backoff alone still multiplies the load by the number of
 //! attempts. A budget limits retries to a fraction of the first attempts of the last seconds.
