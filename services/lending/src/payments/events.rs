@@ -7,7 +7,8 @@ use crate::model::Allocation;
 use crate::topology::{exchanges, keys, tenant_key};
 use jiff::{Timestamp, civil::Date};
 use onceward::{Event, TenantId};
-use onceward_money::{Currency, Minor};
+use onceward_ledger::{Account, Balances};
+use onceward_money::{Currency, Minor, MoneyError};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::fmt;
@@ -128,6 +129,18 @@ pub struct NewBalances {
     pub escrow_liability_minor: Minor,
     pub fees_receivable_minor: Minor,
     pub cash_minor: Minor,
+}
+
+impl NewBalances {
+    pub(crate) fn of(balances: &Balances) -> Result<Self, MoneyError> {
+        Ok(Self {
+            principal_minor: balances.normal(Account::LoanPrincipal)?,
+            interest_receivable_minor: balances.normal(Account::InterestReceivable)?,
+            escrow_liability_minor: balances.normal(Account::EscrowLiability)?,
+            fees_receivable_minor: balances.normal(Account::FeesReceivable)?,
+            cash_minor: balances.normal(Account::Cash)?,
+        })
+    }
 }
 
 /// A gateway's original payload, from a queue instead of a request.
@@ -335,6 +348,7 @@ impl Event for AllocateSuspense {
 mod tests {
     use super::*;
     use crate::model::PaymentBucket;
+    use onceward_ledger::{credit, debit};
     use serde_json::json;
 
     #[test]
@@ -366,5 +380,14 @@ mod tests {
         assert_eq!(posted.correlation_id().unwrap(), format!("payment:{nil}"));
         let failed = PaymentFailed::new(Uuid::nil(), Uuid::nil(), "x", None);
         assert_eq!(serde_json::to_value(&failed).unwrap(), json!({"payment_id": nil, "loan_id": nil, "reason": "x"}));
+    }
+
+    #[test]
+    fn amounts_owed_and_amounts_held_are_published_as_positive() {
+        let mut balances = Balances::empty(Currency::USD);
+        let amount = Minor::new(30);
+        balances.apply(&[debit(Account::Cash, amount, ""), credit(Account::EscrowLiability, amount, "")]).unwrap();
+        let published = NewBalances::of(&balances).unwrap();
+        assert_eq!((published.escrow_liability_minor, published.cash_minor), (amount, amount));
     }
 }

@@ -8,13 +8,11 @@ mod on_raw;
 mod on_received;
 mod on_validated;
 
-use super::{
-    events::{
-        PaymentFailed, PaymentMoved, PaymentPosted, PaymentRefunded, PaymentReposted, PaymentReturned,
-        PaymentRevalidated, SuspenseAllocated, SuspenseRefunded,
-    },
-    schedule_cache::ScheduleCache,
+use super::events::{
+    PaymentFailed, PaymentMoved, PaymentPosted, PaymentRefunded, PaymentReposted, PaymentReturned, PaymentRevalidated,
+    SuspenseAllocated, SuspenseRefunded,
 };
+use crate::loans::store::ScheduleCache;
 use crate::{Settings, topology::queues};
 use on_payment_event::OnPaymentEvent;
 use onceward::{Consumer, Service};

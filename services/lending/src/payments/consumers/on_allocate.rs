@@ -1,9 +1,8 @@
 //! `payment.allocate.v1`: applies a loan's suspense to what is due.
 
+use crate::loans::store::ScheduleCache;
 use crate::loans::store::set_command_state;
-use crate::payments::{
-    commands::allocate_suspense::allocate_suspense, events::AllocateSuspense, schedule_cache::ScheduleCache,
-};
+use crate::payments::{commands::allocate_suspense::allocate_suspense, events::AllocateSuspense};
 use crate::progress::CommandState;
 use onceward::{Event, Failure, Handler, Received, Tx};
 use std::sync::Arc;

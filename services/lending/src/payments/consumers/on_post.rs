@@ -1,5 +1,6 @@
 //! `q.payments.post`: operators' requests: post a payment again, return it, or settle one that failed.
 
+use crate::loans::store::ScheduleCache;
 use crate::loans::store::set_command_state;
 use crate::payments::{
     commands::{
@@ -9,7 +10,6 @@ use crate::payments::{
         unapplied::{self, MoveTarget},
     },
     events::{PaymentAction, PostPayment},
-    schedule_cache::ScheduleCache,
     store,
 };
 use crate::progress::CommandState;

@@ -1,13 +1,13 @@
 //! `q.payments.validated`: the poster. It handles many payments per statement and per commit.
 
 use crate::LendingError;
+use crate::loans::store::ScheduleCache;
 use crate::payments::{
     commands::{
         fail_payment::fail_payment,
         post_payment::{PaymentRef, PostPaymentOutcome, post_payments},
     },
     events::PaymentValidated,
-    schedule_cache::ScheduleCache,
 };
 use onceward::{BatchHandler, Failure, InBatch, Tx};
 use std::sync::Arc;
