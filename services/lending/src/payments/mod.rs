@@ -6,15 +6,15 @@
 //!                                           unapplied cash, until it is revalidated, moved or refunded
 //! ```
 //!
-//! Reading order: [`events`] are the messages; `provider` reads what gateways report; `commands` receive payments, check
-//! them against `rules`, divide them and post them, one command per file.
-//! `commands/replay` handles events that take effect before existing postings: a payment that arrives late, or is
-//! returned.
+//! Reading order: `routes/intake` receives a gateway's payload, which `provider` reads; `commands` receive payments, check
+//! them against `rules`, divide them and post them, one command per file; `consumers` declare the message between two
+//! commands, its queue and its handler, one queue per file; [`events`] are published for everyone. `commands/replay`
+//! handles events that take effect before existing postings: a payment that arrives late, or is returned.
 //!
 //! Invariant: one transaction of one provider is one payment, and one payment is in force in the ledger at most once.
 
 mod commands;
-mod consumers;
+pub(crate) mod consumers;
 pub mod events;
 pub(crate) mod metrics;
 mod problems;
