@@ -173,7 +173,7 @@ pub(crate) fn payment_story(payment_id: Uuid) -> String {
     format!("payment:{payment_id}")
 }
 
-/// Implements [`Event`] for an event of one loan, from its type, exchange, routing key, idempotency key and aggregate,
+/// Implements [`onceward::Event`] for an event of one loan, from its type, exchange, routing key, idempotency key and aggregate,
 /// and the story that it belongs to, if that is not the story of its cause.
 macro_rules! loan_event {
     (
