@@ -6,7 +6,7 @@
 //!
 //! Run it: `cargo test -p onceward-example-recipes activity_feed`.
 
-use onceward::{Envelope, messaging::AnyHandler, prelude::*};
+use onceward::{AnyHandler, Envelope, prelude::*};
 
 const SHOP_EXCHANGE: &str = "shop.events";
 const QUEUE: &str = "feed.collect.v1";

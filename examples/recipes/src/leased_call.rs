@@ -6,7 +6,7 @@
 //!
 //! Run it: `cargo test -p onceward-example-recipes leased_call`.
 
-use onceward::{LeasedHandler, messaging::consumer::LeaseContext, prelude::*};
+use onceward::{LeaseContext, LeasedHandler, prelude::*};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

@@ -125,9 +125,96 @@ pub use onceward_envelope::{
     self as envelope, Actor, CorrelationId, Envelope, EventType, IdempotencyKey, SchemaRegistry, TenantId,
 };
 pub use onceward_message_log::BusError;
+/// The handlers of a queue, and how they run.
+///
+/// ```
+/// use onceward::prelude::*;
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct OrderPlaced {
+///     sku: String,
+/// }
+///
+/// impl Event for OrderPlaced {
+///     const TYPE: &'static str = "order.placed.v1";
+///     const EXCHANGE: &'static str = "orders.events";
+///
+///     fn routing_key(&self, tenant: &TenantId) -> String {
+///         format!("tenant.{tenant}.order.placed")
+///     }
+/// }
+///
+/// struct ReserveStock;
+///
+/// impl Handler for ReserveStock {
+///     type Event = OrderPlaced;
+///
+///     /// What is written through `tx` is committed with the acknowledgement of the message, or not at all.
+///     async fn handle(&self, tx: &mut Tx, received: &Received<'_, OrderPlaced>) -> Result<(), Failure> {
+///         if received.event.sku.is_empty() {
+///             return Err(Failure::permanent("an order needs an article")); // becomes a dead letter
+///         }
+///         tx.execute("UPDATE stock.article SET reserved = reserved + 1 WHERE sku = $1", &[&received.event.sku]).await?;
+///         Ok(())
+///     }
+/// }
+///
+/// let consumer: onceward::Consumer =
+///     Consumer::transactional("reserve-stock", "orders.reserve.v1").prefetch(200).on(ReserveStock).into();
+/// assert_eq!(consumer.queue(), "orders.reserve.v1");
+/// ```
+///
+/// A handler that calls the outside world is a [`LeasedHandler`] of [`Consumer::leased`].
+#[doc(inline)]
+pub use onceward_messaging::Consumer;
+/// The type of a message: its contract, its address and its order.
+///
+/// ```
+/// use onceward::prelude::*;
+/// use serde::{Deserialize, Serialize};
+///
+/// /// An order was placed.
+/// #[derive(Serialize, Deserialize)]
+/// struct OrderPlaced {
+///     order_id: String,
+///     customer_id: String,
+/// }
+///
+/// impl Event for OrderPlaced {
+///     const TYPE: &'static str = "order.placed.v1";
+///     const EXCHANGE: &'static str = "orders.events";
+///
+///     fn routing_key(&self, tenant: &TenantId) -> String {
+///         format!("tenant.{tenant}.order.placed")
+///     }
+///
+///     /// The orders of one customer are handled in the order of their commits.
+///     fn ordering_key(&self) -> Option<String> {
+///         Some(self.customer_id.clone())
+///     }
+///
+///     /// Publishing the same order again has no effect.
+///     fn idempotency_key(&self) -> Option<String> {
+///         Some(format!("order.placed:{}", self.order_id))
+///     }
+/// }
+///
+/// /// It is sent if `tx` commits, and only then.
+/// async fn publish(tx: &mut Tx, order: &OrderPlaced) -> Result<(), onceward::PublishError> {
+///     outbox::publish(tx, order).await?;
+///     Ok(())
+/// }
+///
+/// let order = OrderPlaced { order_id: "o-1".into(), customer_id: "c-1".into() };
+/// let acme = TenantId::new("acme").expect("a valid tenant");
+/// assert_eq!(order.topic(&acme).to_string(), "orders.events:tenant.acme.order.placed");
+/// ```
+#[doc(inline)]
+pub use onceward_messaging::Event;
 pub use onceward_messaging::{
-    AnyHandler, BatchHandler, Consumer, Event, Failure, Handler, InBatch, LeasedHandler, NewMessage, PublishError,
-    Received, consumer::LeaseContext, inbox, measure::PublishCounter, outbox,
+    AnyHandler, BatchHandler, Failure, Handler, InBatch, LeasedHandler, NewMessage, PublishError, Received,
+    consumer::LeaseContext, inbox, measure::PublishCounter, outbox,
 };
 pub use onceward_resilience::{RetryBudget, autoscale::PoolSettings};
 pub use onceward_supervisor::Supervisor;
@@ -142,7 +229,16 @@ pub use spelling::closest_match;
 pub use task::{TaskContext, TaskError};
 pub use tls::install_crypto_provider;
 
-// The engine below the services, for tests and tools in this workspace.
+// The engine below the services. No service, example or program uses these paths: what they need has a name above. They
+// remain for tests and tools of this workspace, which set up, observe or break the engine with the types of the platform
+// that they run:
+// - `broker`: `BusKind` chooses the bus in `tools/testkit`, `tools/bench` and the tests of services, examples and the
+//   server; `Broker`, `Parcel`, `ReceiveOptions` and `wire` act as another program on the bus in `tools/conformance`, in
+//   the benches of the relay and in the tests of dead letters, backlogs and foreign consumers.
+// - `message_log`: `stats` and `triage` show what is left in a queue, `MessageLog` and `MIGRATIONS` run a queue without a
+//   platform, in the tests of `platform/messaging` and `platform/db` and of services that count their backlog.
+// - `messaging`: `schedule`, `collect`, `consumer::run` and the builders of consumers, which the tests of
+//   `platform/messaging` and `tools/conformance` drive step by step, and the tests of lending for ticks.
 #[doc(hidden)]
 pub use onceward_broker as broker;
 #[doc(hidden)]

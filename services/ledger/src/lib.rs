@@ -1,8 +1,8 @@
 //! Double-entry bookkeeping: events that balance, lines that never change, balances that agree with them.
 //!
-//! Reading order: [`account`] is the chart of accounts, [`event`] defines what is posted, [`mod@post`] and
-//! [`mod@reverse`] write, [`read`] and [`balances`] return a loan's balances, now or as of a day, [`mod@check`] proves
-//! that nothing is lost.
+//! Reading order: [`account`] is the chart of accounts, [`mod@event`] defines what is posted, [`mod@balances`] holds a
+//! loan's balances. Everything that reads or writes is in `store`: `post` and `reverse` write, `read` returns balances,
+//! now or as of a day, and `check` proves that nothing is lost.
 //!
 //! ```text
 //! draft ── sp_finalize_ledger_event ──▶ final ── reverse, at most once ──▶ final, with a mirror image
@@ -27,25 +27,19 @@
 
 pub mod account;
 pub mod balances;
-pub mod check;
 mod error;
 pub mod event;
-pub mod post;
-pub mod read;
-pub mod reverse;
 mod store;
 
 pub use account::{Account, Side};
 pub use balances::Balances;
-pub use check::{
-    BalanceDifference, LedgerCheck, TrialBalanceLine, UnbalancedEvent, check, differences, tenants, trial_balance,
-    unbalanced,
-};
 pub use error::LedgerError;
 pub use event::{HistoryCursor, LedgerEvent, LedgerLine, NO_LOAN, NewLedgerEvent, NewLine, credit, debit};
-pub use post::{MAX_EVENTS, PostedEvent, PostingOutcome, post, post_all};
-pub use read::{balances, balances_as_of, balances_locked, balances_of_all, event, history};
-pub use reverse::{REVERSAL_SCHEMA, reverse};
+pub use store::{
+    BalanceDifference, LedgerCheck, MAX_EVENTS, MAX_FINDINGS, MAX_PAGE, PostedEvent, PostingOutcome, REVERSAL_SCHEMA,
+    TrialBalanceLine, UnbalancedEvent, balances, balances_as_of, balances_locked, balances_of_all, check, differences,
+    event, history, post, post_all, reverse, tenants, trial_balance, unbalanced,
+};
 
 use onceward_db::{Migration, Migrations, RequiredTable};
 

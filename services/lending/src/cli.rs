@@ -99,7 +99,7 @@ fn render(tenant: &TenantId, check: &LedgerCheck, width: Option<usize>) -> Strin
     let differences = differences(check);
     text.extend(differences.iter().map(|difference| paragraph("  DIFFERENCE ", difference, 4, width)));
     if check.is_truncated() {
-        let more = format!("there may be more: at most {} of each kind are shown", ledger::check::MAX_FINDINGS);
+        let more = format!("there may be more: at most {} of each kind are shown", ledger::MAX_FINDINGS);
         text += &paragraph("  ", &more, 4, width);
     }
     text

@@ -4,15 +4,19 @@
 //! [`StatusUpdate`] in the story of the command; workers in this process may write the status directly.
 
 use crate::loans::store::set_command_state;
-use crate::topology::{exchanges, queues, tenant_key};
+use crate::topology::{WorkQueue, exchanges, tenant_key};
 use onceward::{Consumer, Event, Failure, Handler, Received, Service, TenantId, Tx};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 pub(crate) const SCHEMAS: &[&str] = &[include_str!("../schemas/status.update.v1.json")];
 
+/// The queue of [`StatusUpdate`], and of other progress.
+pub(crate) const QUEUE: WorkQueue =
+    WorkQueue { name: "status.update.v1", exchange: exchanges::EVENTS, key: "status.#" };
+
 pub(crate) fn consumers(service: Service) -> Service {
-    service.consumer(Consumer::transactional("note-progress", queues::STATUS_UPDATE).on(OnStatusUpdate))
+    service.consumer(Consumer::transactional("note-progress", QUEUE.name).on(OnStatusUpdate))
 }
 
 /// The state of a command.
@@ -54,7 +58,7 @@ pub struct StatusUpdate {
 
 impl Event for StatusUpdate {
     const TYPE: &'static str = "status.update.v1";
-    const EXCHANGE: &'static str = exchanges::EVENTS;
+    const EXCHANGE: &'static str = QUEUE.exchange;
 
     fn routing_key(&self, tenant: &TenantId) -> String {
         tenant_key(tenant, "status.update")

@@ -1,8 +1,12 @@
-//! Exchanges, queues, routing keys and bindings. Events, consumers and metrics use the same constants, so that a
-//! search for one of them leads from an event to its binding and to its consumer.
+//! The exchanges, and the list of the queues. A queue is declared beside the message that it receives: those of
+//! payments in `payments/consumers`, one per file with its consumer, and the others in `events.rs` of their area.
 //!
-//! Their names are fixed for compatibility with existing consumers.
+//! All names are fixed for compatibility with existing consumers.
 
+use crate::payments::consumers::{
+    on_allocate, on_payment_event, on_post, on_process, on_raw, on_received, on_validated,
+};
+use crate::{escrow::events as escrow, etl::events as etl, loans::events as loans, progress};
 use onceward::{Exchange, Queue, Topology};
 use std::fmt::Display;
 
@@ -24,39 +28,13 @@ pub mod exchanges {
     pub const PAYMENT_EVENTS: &str = "payments.events";
 }
 
-/// The queues that lending reads.
-pub(crate) mod queues {
-    pub(crate) const LOAN_CREATE: &str = "loan.create.v1";
-    pub(crate) const LOAN_UPDATE: &str = "loan.update.v1";
-    pub(crate) const LOAN_ACCRUE: &str = "loan.accrue.v1";
-    pub(crate) const PAYMENT_PROCESS: &str = "payment.process.v1";
-    pub(crate) const PAYMENT_ALLOCATE: &str = "payment.allocate.v1";
-    pub(crate) const ESCROW_DISBURSE: &str = "escrow.disburse.v1";
-    pub(crate) const ETL_SCHEDULE: &str = "etl.schedule.v1";
-    pub(crate) const ETL_JOB: &str = "etl.job.v1";
-    pub(crate) const STATUS_UPDATE: &str = "status.update.v1";
-    pub(crate) const PAYMENT_INTAKE: &str = "q.payments.intake";
-    pub(crate) const PAYMENT_RECEIVED: &str = "q.payments.received";
-    pub(crate) const PAYMENT_VALIDATED: &str = "q.payments.validated";
-    pub(crate) const PAYMENT_POST: &str = "q.payments.post";
-    pub(crate) const PAYMENT_AUDIT: &str = "q.payments.events.audit";
-}
-
-/// The routing keys that both an event and a binding use. Those of commands and ticks follow the tenant; see
-/// [`tenant_key`].
-pub(crate) mod keys {
-    pub(crate) const LOAN_CREATE: &str = "loan.create";
-    pub(crate) const LOAN_UPDATE: &str = "loan.update";
-    pub(crate) const LOAN_ACCRUE: &str = "loan.accrue";
-    pub(crate) const PAYMENT_PROCESS: &str = "payment.process";
-    pub(crate) const PAYMENT_ALLOCATE: &str = "payment.allocate";
-    pub(crate) const ESCROW_DISBURSE: &str = "escrow.disburse";
-    pub(crate) const ETL_SCHEDULE: &str = "etl.schedule";
-    pub(crate) const ETL_JOB: &str = "etl.job";
-    pub(crate) const PAYMENT_RAW: &str = "received.raw";
-    pub(crate) const PAYMENT_RECEIVED: &str = "received.v1";
-    pub(crate) const PAYMENT_VALIDATED: &str = "validated.v1";
-    pub(crate) const PAYMENT_POST: &str = "post.v1";
+/// A queue that lending reads, and what it receives: the messages published to an exchange with a routing key.
+#[derive(Clone, Copy)]
+pub(crate) struct WorkQueue {
+    pub name: &'static str,
+    pub exchange: &'static str,
+    /// The routing key. It follows the tenant in commands and ticks; see [`tenant_key`].
+    pub key: &'static str,
 }
 
 /// Returns the routing key of a tenant's message: `tenant.<id>.<key>`.
@@ -76,17 +54,17 @@ pub fn topology() -> Topology {
     payments(servicing(Topology::new()))
 }
 
-/// Loans, escrow and reporting: (queue, exchange, key of every tenant).
-const SERVICING: &[(&str, &str, &str)] = &[
-    (queues::LOAN_CREATE, exchanges::COMMANDS, keys::LOAN_CREATE),
-    (queues::LOAN_UPDATE, exchanges::COMMANDS, keys::LOAN_UPDATE),
-    (queues::PAYMENT_PROCESS, exchanges::COMMANDS, keys::PAYMENT_PROCESS),
-    (queues::PAYMENT_ALLOCATE, exchanges::COMMANDS, keys::PAYMENT_ALLOCATE),
-    (queues::ESCROW_DISBURSE, exchanges::COMMANDS, keys::ESCROW_DISBURSE),
-    (queues::ETL_SCHEDULE, exchanges::SCHEDULES, keys::ETL_SCHEDULE),
-    (queues::ETL_JOB, exchanges::COMMANDS, keys::ETL_JOB),
-    (queues::LOAN_ACCRUE, exchanges::SCHEDULES, keys::LOAN_ACCRUE),
-    (queues::STATUS_UPDATE, exchanges::EVENTS, "status.#"),
+/// Loans, escrow and reporting: each receives the messages of every tenant.
+const SERVICING: &[WorkQueue] = &[
+    loans::CREATE_QUEUE,
+    loans::UPDATE_QUEUE,
+    on_process::QUEUE,
+    on_allocate::QUEUE,
+    escrow::DISBURSE_QUEUE,
+    etl::SCHEDULE_QUEUE,
+    etl::JOB_QUEUE,
+    loans::ACCRUE_QUEUE,
+    progress::QUEUE,
 ];
 
 fn servicing(topology: Topology) -> Topology {
@@ -97,19 +75,14 @@ fn servicing(topology: Topology) -> Topology {
         .exchange(Exchange::fanout(DEAD_LETTERS))
         .queue(Queue::dead_letter_store(DEAD_LETTER_QUEUE))
         .bind(DEAD_LETTERS, "", DEAD_LETTER_QUEUE);
-    SERVICING.iter().fold(topology, |topology, (queue, exchange, key)| {
-        topology.queue(Queue::work(*queue).dead_letter(DEAD_LETTERS)).bind(*exchange, tenant_key("*", key), *queue)
+    SERVICING.iter().fold(topology, |topology, WorkQueue { name, exchange, key }| {
+        topology.queue(Queue::work(*name).dead_letter(DEAD_LETTERS)).bind(*exchange, tenant_key("*", key), *name)
     })
 }
 
-/// The payment pipeline: (queue, exchange, pattern).
-const PIPELINE: &[(&str, &str, &str)] = &[
-    (queues::PAYMENT_INTAKE, exchanges::PAYMENT_INBOUND, keys::PAYMENT_RAW),
-    (queues::PAYMENT_RECEIVED, exchanges::PAYMENT_VALIDATION, keys::PAYMENT_RECEIVED),
-    (queues::PAYMENT_VALIDATED, exchanges::PAYMENT_SAGA, keys::PAYMENT_VALIDATED),
-    (queues::PAYMENT_POST, exchanges::PAYMENT_SAGA, keys::PAYMENT_POST),
-    (queues::PAYMENT_AUDIT, exchanges::PAYMENT_EVENTS, "payment.*"),
-];
+/// The payment pipeline, in the order in which a payment passes through it.
+const PIPELINE: &[WorkQueue] =
+    &[on_raw::QUEUE, on_received::QUEUE, on_validated::QUEUE, on_post::QUEUE, on_payment_event::QUEUE];
 
 fn payments(topology: Topology) -> Topology {
     let topology = topology
@@ -122,9 +95,9 @@ fn payments(topology: Topology) -> Topology {
         .queue(Queue::dead_letter_store(PAYMENT_DEAD_LETTER_QUEUE).ttl_ms(WEEK_MS))
         .bind(PAYMENT_DEAD_LETTERS, "#", PAYMENT_DEAD_LETTER_QUEUE)
         // The events have a version as their third word, which `payment.*` does not match.
-        .bind(exchanges::PAYMENT_EVENTS, "payment.*.*", queues::PAYMENT_AUDIT);
-    PIPELINE.iter().fold(topology, |topology, (queue, exchange, pattern)| {
-        let work = Queue::work(*queue).dead_letter_as(PAYMENT_DEAD_LETTERS, "#").delivery_limit(PAYMENT_DELIVERY_LIMIT);
-        topology.queue(work).bind(*exchange, *pattern, *queue)
+        .bind(exchanges::PAYMENT_EVENTS, "payment.*.*", on_payment_event::QUEUE.name);
+    PIPELINE.iter().fold(topology, |topology, WorkQueue { name, exchange, key }| {
+        let work = Queue::work(*name).dead_letter_as(PAYMENT_DEAD_LETTERS, "#").delivery_limit(PAYMENT_DELIVERY_LIMIT);
+        topology.queue(work).bind(*exchange, *key, *name)
     })
 }

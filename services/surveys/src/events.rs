@@ -217,7 +217,7 @@ pub trait SurveyEvent: Event {
 
 /// Publishes an event with the commit of `tx`, with `surveyId` and `sessionId` in its envelope.
 pub async fn publish<E: SurveyEvent>(tx: &mut Tx, event: &E) -> Result<(), PublishError> {
-    let tenant = tx.tenant().map_err(onceward::message_log::BusError::from)?.clone();
+    let tenant = tx.tenant().map_err(onceward::BusError::from)?.clone();
     let mut message = NewMessage::from_event(event, &tenant)?;
     let (survey_id, session_id) = event.survey_and_session();
     message.extensions.insert("surveyId".to_owned(), survey_id.to_string().into());

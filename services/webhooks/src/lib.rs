@@ -9,7 +9,6 @@
 //! duplicates. Deliveries have no order. Endpoints do not slow each other down: each has its own share of requests, and
 //! a failing one gets less. [`guard`] keeps requests out of our own network; [`verify`] is for receivers.
 
-mod body;
 pub mod cli;
 pub mod client;
 mod commands;

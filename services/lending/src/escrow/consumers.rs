@@ -2,15 +2,14 @@
 
 use super::{
     commands::{DisburseOutcome, disburse},
-    events::EscrowDisburse,
+    events::{DISBURSE_QUEUE, EscrowDisburse},
 };
-use crate::topology::queues;
 use jiff::tz::TimeZone;
 use onceward::{Consumer, Failure, Handler, Received, Service, Tx};
 
 pub(crate) fn consumers(service: Service) -> Service {
     // One message per transaction: transactions that lock several loans could deadlock.
-    service.consumer(Consumer::transactional("disburse-escrow", queues::ESCROW_DISBURSE).prefetch(1).on(OnDisburse))
+    service.consumer(Consumer::transactional("disburse-escrow", DISBURSE_QUEUE.name).prefetch(1).on(OnDisburse))
 }
 
 /// `escrow.disburse.v1`: settles a disbursement.

@@ -1,7 +1,7 @@
 //! The commands and events about escrow, ordered by loan.
 
 use super::{Disbursement, DisbursementRequest};
-use crate::topology::{exchanges, keys, tenant_key};
+use crate::topology::{WorkQueue, exchanges, tenant_key};
 use onceward::{Event, TenantId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -19,12 +19,16 @@ pub struct EscrowDisburse {
     pub disbursement: DisbursementRequest,
 }
 
+/// The queue of [`EscrowDisburse`].
+pub(crate) const DISBURSE_QUEUE: WorkQueue =
+    WorkQueue { name: "escrow.disburse.v1", exchange: exchanges::COMMANDS, key: "escrow.disburse" };
+
 impl Event for EscrowDisburse {
     const TYPE: &'static str = "escrow.disburse.v1";
-    const EXCHANGE: &'static str = exchanges::COMMANDS;
+    const EXCHANGE: &'static str = DISBURSE_QUEUE.exchange;
 
     fn routing_key(&self, tenant: &TenantId) -> String {
-        tenant_key(tenant, keys::ESCROW_DISBURSE)
+        tenant_key(tenant, DISBURSE_QUEUE.key)
     }
 
     fn ordering_key(&self) -> Option<String> {

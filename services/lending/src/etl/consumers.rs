@@ -2,14 +2,11 @@
 
 use super::{
     commands::{JobOutcome, build_facts, open_windows, scan_postings},
-    events::{EtlJob, EtlSchedule},
+    events::{EtlJob, EtlSchedule, JOB_QUEUE, SCHEDULE_QUEUE},
     store,
     window::WindowLength,
 };
-use crate::{
-    LendingError, Settings,
-    topology::{exchanges, keys, queues, tenant_key},
-};
+use crate::{LendingError, Settings, topology::tenant_key};
 use jiff::{SignedDuration, Timestamp};
 use onceward::{Consumer, Event, Failure, Handler, NewMessage, Received, Schedule, Service, Tx, outbox};
 use std::{sync::Arc, time::Duration};
@@ -18,13 +15,13 @@ use std::{sync::Arc, time::Duration};
 const JOB_TIMEOUT: Duration = Duration::from_secs(120);
 
 pub(crate) fn consumers(service: Service, settings: &Arc<Settings>) -> Service {
-    let topic = format!("{}:{}", exchanges::SCHEDULES, tenant_key("{tenant}", keys::ETL_SCHEDULE));
+    let topic = format!("{}:{}", SCHEDULE_QUEUE.exchange, tenant_key("{tenant}", SCHEDULE_QUEUE.key));
     let schedule = Schedule::new("lending-etl", &settings.etl_cron, topic, EtlSchedule::TYPE)
         .each_tenant()
         .once_per("etl-sched:{tenant}:{tick}");
     // One message per transaction: see the lock order in `store::windows`.
-    let on_schedule = Consumer::transactional("schedule-etl", queues::ETL_SCHEDULE).prefetch(1);
-    let on_job = Consumer::transactional("run-etl-jobs", queues::ETL_JOB).prefetch(1).timeout(JOB_TIMEOUT);
+    let on_schedule = Consumer::transactional("schedule-etl", SCHEDULE_QUEUE.name).prefetch(1);
+    let on_job = Consumer::transactional("run-etl-jobs", JOB_QUEUE.name).prefetch(1).timeout(JOB_TIMEOUT);
     service
         .consumer(on_schedule.on(OnEtlSchedule { settings: settings.clone() }))
         .consumer(on_job.on(OnEtlJob))

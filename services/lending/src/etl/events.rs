@@ -1,6 +1,6 @@
 //! The commands and events of reporting.
 
-use crate::topology::{exchanges, keys, tenant_key};
+use crate::topology::{WorkQueue, exchanges, tenant_key};
 use jiff::Timestamp;
 use onceward::{Event, TenantId};
 use serde::{Deserialize, Serialize};
@@ -23,12 +23,16 @@ fn is_zero(part: &u32) -> bool {
     *part == 0
 }
 
+/// The queue of [`EtlSchedule`].
+pub(crate) const SCHEDULE_QUEUE: WorkQueue =
+    WorkQueue { name: "etl.schedule.v1", exchange: exchanges::SCHEDULES, key: "etl.schedule" };
+
 impl Event for EtlSchedule {
     const TYPE: &'static str = "etl.schedule.v1";
-    const EXCHANGE: &'static str = exchanges::SCHEDULES;
+    const EXCHANGE: &'static str = SCHEDULE_QUEUE.exchange;
 
     fn routing_key(&self, tenant: &TenantId) -> String {
-        tenant_key(tenant, keys::ETL_SCHEDULE)
+        tenant_key(tenant, SCHEDULE_QUEUE.key)
     }
 }
 
@@ -50,12 +54,15 @@ impl EtlJob {
     }
 }
 
+/// The queue of [`EtlJob`].
+pub(crate) const JOB_QUEUE: WorkQueue = WorkQueue { name: "etl.job.v1", exchange: exchanges::COMMANDS, key: "etl.job" };
+
 impl Event for EtlJob {
     const TYPE: &'static str = "etl.job.v1";
-    const EXCHANGE: &'static str = exchanges::COMMANDS;
+    const EXCHANGE: &'static str = JOB_QUEUE.exchange;
 
     fn routing_key(&self, tenant: &TenantId) -> String {
-        tenant_key(tenant, keys::ETL_JOB)
+        tenant_key(tenant, JOB_QUEUE.key)
     }
 
     fn aggregate(&self) -> Option<(String, String)> {

@@ -2,14 +2,10 @@
 
 use super::{
     commands::{create_loan, service_loans, update_loan},
-    events::{LoanAccrue, LoanCreate, LoanUpdate},
+    events::{ACCRUE_QUEUE, CREATE_QUEUE, LoanAccrue, LoanCreate, LoanUpdate, UPDATE_QUEUE},
     metrics, store,
 };
-use crate::{
-    LendingError, Settings,
-    progress::CommandState,
-    topology::{exchanges, keys, queues, tenant_key},
-};
+use crate::{LendingError, Settings, progress::CommandState, topology::tenant_key};
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
 use onceward::{Consumer, Event, Failure, Handler, NewMessage, Received, Schedule, Service, Tx, db::Savepoint, outbox};
 use onceward_audit::{self as audit, Entry};
@@ -18,12 +14,12 @@ use std::time::Duration;
 use uuid::Uuid;
 
 pub(crate) fn consumers(service: Service, settings: &Settings) -> Service {
-    let topic = format!("{}:{}", exchanges::SCHEDULES, tenant_key("{tenant}", keys::LOAN_ACCRUE));
+    let topic = format!("{}:{}", ACCRUE_QUEUE.exchange, tenant_key("{tenant}", ACCRUE_QUEUE.key));
     let accrual = Schedule::new("lending-accrual", &settings.accrual_cron, topic, LoanAccrue::TYPE);
     service
-        .consumer(Consumer::transactional("create-loan", queues::LOAN_CREATE).on(OnLoanCreate))
-        .consumer(Consumer::transactional("update-loan", queues::LOAN_UPDATE).on(OnLoanUpdate))
-        .consumer(Consumer::transactional("accrue-loans", queues::LOAN_ACCRUE).on(OnAccrualTick))
+        .consumer(Consumer::transactional("create-loan", CREATE_QUEUE.name).on(OnLoanCreate))
+        .consumer(Consumer::transactional("update-loan", UPDATE_QUEUE.name).on(OnLoanUpdate))
+        .consumer(Consumer::transactional("accrue-loans", ACCRUE_QUEUE.name).on(OnAccrualTick))
         .schedule(accrual.each_tenant())
 }
 

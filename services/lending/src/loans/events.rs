@@ -1,7 +1,7 @@
 //! The commands and events about loans. All messages about a loan are ordered by the loan's id.
 
 use super::{Loan, request::LoanChange, request::LoanData};
-use crate::topology::{exchanges, keys, tenant_key};
+use crate::topology::{WorkQueue, exchanges, tenant_key};
 use jiff::Timestamp;
 use onceward::{Event, TenantId};
 use serde::{Deserialize, Serialize};
@@ -18,12 +18,16 @@ pub struct LoanCreate {
     pub loan_data: LoanData,
 }
 
+/// The queue of [`LoanCreate`].
+pub(crate) const CREATE_QUEUE: WorkQueue =
+    WorkQueue { name: "loan.create.v1", exchange: exchanges::COMMANDS, key: "loan.create" };
+
 impl Event for LoanCreate {
     const TYPE: &'static str = "loan.create.v1";
-    const EXCHANGE: &'static str = exchanges::COMMANDS;
+    const EXCHANGE: &'static str = CREATE_QUEUE.exchange;
 
     fn routing_key(&self, tenant: &TenantId) -> String {
-        tenant_key(tenant, keys::LOAN_CREATE)
+        tenant_key(tenant, CREATE_QUEUE.key)
     }
 
     fn ordering_key(&self) -> Option<String> {
@@ -84,12 +88,16 @@ pub struct LoanUpdate {
     pub change: LoanChange,
 }
 
+/// The queue of [`LoanUpdate`].
+pub(crate) const UPDATE_QUEUE: WorkQueue =
+    WorkQueue { name: "loan.update.v1", exchange: exchanges::COMMANDS, key: "loan.update" };
+
 impl Event for LoanUpdate {
     const TYPE: &'static str = "loan.update.v1";
-    const EXCHANGE: &'static str = exchanges::COMMANDS;
+    const EXCHANGE: &'static str = UPDATE_QUEUE.exchange;
 
     fn routing_key(&self, tenant: &TenantId) -> String {
-        tenant_key(tenant, keys::LOAN_UPDATE)
+        tenant_key(tenant, UPDATE_QUEUE.key)
     }
 
     fn ordering_key(&self) -> Option<String> {
@@ -159,12 +167,16 @@ fn is_zero(part: &u32) -> bool {
     *part == 0
 }
 
+/// The queue of [`LoanAccrue`].
+pub(crate) const ACCRUE_QUEUE: WorkQueue =
+    WorkQueue { name: "loan.accrue.v1", exchange: exchanges::SCHEDULES, key: "loan.accrue" };
+
 impl Event for LoanAccrue {
     const TYPE: &'static str = "loan.accrue.v1";
-    const EXCHANGE: &'static str = exchanges::SCHEDULES;
+    const EXCHANGE: &'static str = ACCRUE_QUEUE.exchange;
 
     fn routing_key(&self, tenant: &TenantId) -> String {
-        tenant_key(tenant, keys::LOAN_ACCRUE)
+        tenant_key(tenant, ACCRUE_QUEUE.key)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{Loan, position, postings, store};
 use crate::{
     LendingError,
-    model::{LateCharge, LateFee},
+    model::{LateCharge, LateFee, LoanBooks, RepaymentSchedule},
 };
 use jiff::{Span, civil::Date};
 use onceward::{Scope, Tx};
@@ -36,6 +36,28 @@ pub async fn review_late_fees(tx: &mut Tx, scope: &Scope, loan: &Loan, day: Date
         }
     }
     Ok(changes.charge.len() + changes.withdraw.len())
+}
+
+/// Charges the late fees that are due by `day` and withdraws those that are not. Returns whether any changed.
+pub(crate) async fn update_late_fees(
+    tx: &mut Tx,
+    scope: &Scope,
+    loan: &Loan,
+    schedule: &RepaymentSchedule,
+    books: &LoanBooks,
+    day: Date,
+) -> Result<bool, LendingError> {
+    if loan.policy.late_fee.charge == LateCharge::None {
+        return Ok(false);
+    }
+    let statuses = position::statuses(tx, loan).await?;
+    let known = store::late_fees(tx, loan).await?;
+    let charged: Vec<u32> = known.iter().filter(|fee| fee.event_id.is_some()).map(|fee| fee.number).collect();
+    let changes = loan.policy.late_fee.changes(day, schedule, &books.receipts, &statuses, &charged)?;
+    if changes.charge.is_empty() && changes.withdraw.is_empty() {
+        return Ok(false);
+    }
+    Ok(review_late_fees(tx, scope, loan, day).await? > 0)
 }
 
 /// Returns whether the grace period of an instalment ended after `since` and on or before `day`.

@@ -22,10 +22,10 @@ pub mod store;
 
 pub use accrual::accrue;
 pub use late_fees::review_late_fees;
+pub(crate) use late_fees::update_late_fees;
 pub use loan::Loan;
-pub(crate) use position::{BooksRequest, books_of_all, statuses};
+pub(crate) use position::{BooksRequest, books_as_of, books_of_all, division_day, is_held, owes, statuses};
 pub use position::{books, books_and_balances, dues, outstanding, payoff};
-pub(crate) use settlement::owes;
 pub use settlement::{reopen_if_owed, settle_if_paid};
 
 pub(crate) use consumers::consumers;

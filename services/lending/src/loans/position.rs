@@ -4,7 +4,8 @@ use super::{Loan, store};
 use crate::{
     LendingError,
     model::{
-        Dues, Forecast, LoanBooks, LoanStatus, Outstanding, PayoffQuote, PrincipalHistory, Receipt, StatusHistory,
+        Dues, Forecast, LoanBooks, LoanStatus, Outstanding, PaymentRule, PayoffQuote, PrincipalHistory, Receipt,
+        StatusHistory,
     },
 };
 use futures_util::try_join;
@@ -62,6 +63,22 @@ pub async fn books_and_balances(
     Ok(all.pop().expect("every requested loan has books"))
 }
 
+/// Returns the books on a day after which they contain events, such as a disbursement from escrow.
+pub(crate) async fn books_as_of(tx: &Tx, loan: &Loan, day: Date) -> Result<LoanBooks, LendingError> {
+    let books = books(tx, loan, day).await?;
+    let balances = onceward_ledger::balances_as_of(tx, loan.loan_id, loan.currency, day).await?;
+    let suspense = balances.normal(Account::Suspense)?;
+    Ok(LoanBooks {
+        interest_receivable: balances.get(Account::InterestReceivable),
+        fees_receivable: balances.get(Account::FeesReceivable),
+        escrow_balance: balances.normal(Account::EscrowLiability)?,
+        suspense,
+        // Later refunds reduce what can be used now.
+        usable_suspense: suspense.min(books.suspense),
+        ..books
+    })
+}
+
 /// A loan whose books are requested.
 pub(crate) struct BooksRequest<'l> {
     pub loan: &'l Loan,
@@ -111,6 +128,34 @@ pub(crate) async fn books_of_all(
         all.push((books, balances));
     }
     Ok(all)
+}
+
+/// Returns whether the borrower owes anything: the loan, an escrow advance, or a negative suspense balance.
+pub(crate) fn owes(balances: &Balances) -> bool {
+    [
+        Account::LoanPrincipal,
+        Account::InterestReceivable,
+        Account::FeesReceivable,
+        Account::EscrowLiability,
+        Account::Suspense,
+    ]
+    .into_iter()
+    .any(|account| balances.get(account).is_positive())
+}
+
+/// Returns the day on which a payment is divided: its own, but not before the schedule in force begins.
+pub(crate) fn division_day(loan: &Loan, day: Date) -> Date {
+    day.max(loan.calendar.funded_on())
+}
+
+/// Returns whether a payment that counts from `day` is held as a whole: because the loan has ended, or because a court
+/// decides what a payment of that day may pay.
+pub(crate) async fn is_held(tx: &Tx, loan: &Loan, day: Date) -> Result<bool, LendingError> {
+    if matches!(loan.status.payment_rule(), PaymentRule::Refuse(_)) {
+        return Ok(true);
+    }
+    let status = if day >= loan.status_since { loan.status } else { statuses(tx, loan).await?.on(day) };
+    Ok(status.payment_rule() == PaymentRule::Hold)
 }
 
 /// Returns the status of `loan` on each day since the schedule in force began.

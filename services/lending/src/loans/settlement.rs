@@ -1,11 +1,11 @@
 //! Marks a loan as paid off when nothing is owed, and reopens it when something is owed again.
 
-use super::{Loan, events::LoanUpdated, store};
+use super::{Loan, events::LoanUpdated, position::owes, store};
 use crate::{LendingError, model::LoanStatus};
 use jiff::civil::Date;
 use onceward::{Scope, Tx, outbox};
 use onceward_audit::{self as audit, Entry};
-use onceward_ledger::{self as ledger, Account, Balances};
+use onceward_ledger as ledger;
 use serde_json::json;
 
 /// Marks `loan`, which must be locked, as paid off if nothing is owed on `day`. Call it after posting something that
@@ -37,19 +37,6 @@ pub async fn reopen_if_owed(tx: &mut Tx, scope: &Scope, loan: &mut Loan) -> Resu
 
 async fn is_owed(tx: &Tx, loan: &Loan) -> Result<bool, LendingError> {
     Ok(owes(&ledger::balances(tx, loan.loan_id, loan.currency).await?))
-}
-
-/// Returns whether the borrower owes anything: the loan, an escrow advance, or a negative suspense balance.
-pub(crate) fn owes(balances: &Balances) -> bool {
-    [
-        Account::LoanPrincipal,
-        Account::InterestReceivable,
-        Account::FeesReceivable,
-        Account::EscrowLiability,
-        Account::Suspense,
-    ]
-    .into_iter()
-    .any(|account| balances.get(account).is_positive())
 }
 
 /// Changes the loan's status by the status machine, from `day` on; saves, audits and publishes the change.

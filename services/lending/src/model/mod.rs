@@ -47,4 +47,6 @@ pub use rule_error::RuleError;
 pub use schedule::{Instalment, RepaymentSchedule, amortise};
 pub use status::{LoanStatus, PaymentRule};
 pub use status_history::StatusHistory;
-pub use waterfall::{Allocation, AllocationHints, Outstanding, PaymentBucket, Waterfall, allocate, allocate_held};
+pub use waterfall::{
+    Allocation, AllocationHints, Outstanding, PaymentBucket, Waterfall, allocate, allocate_held, hold,
+};

@@ -13,6 +13,7 @@ use super::product::{Prepayment, ProductPolicy};
 use super::rule_error::RuleError;
 use onceward_money::Minor;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use std::fmt;
 
 /// The debts that a payment can pay.
@@ -70,6 +71,13 @@ pub struct AllocationHints {
     pub bucket: Option<PaymentBucket>,
 }
 
+impl AllocationHints {
+    /// Reads the hints of a payment that passed validation.
+    pub(crate) fn from_stored(stored: &Map<String, Value>) -> Self {
+        serde_json::from_value(Value::Object(stored.clone())).unwrap_or_default()
+    }
+}
+
 /// A part of a payment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Allocation {
@@ -115,6 +123,11 @@ pub fn allocate(
         division.fill(PaymentBucket::Principal, outstanding.all_of(PaymentBucket::Principal))?;
     }
     division.finish()
+}
+
+/// Returns the division of a payment that is held as a whole.
+pub fn hold(amount: Minor) -> Vec<Allocation> {
+    vec![Allocation { bucket: PaymentBucket::Future, amount }]
 }
 
 /// Divides suspense among what is due, or among everything owed if it covers that. It makes no prepayments; the

@@ -1,17 +1,27 @@
-//! The messages of the pipeline: four events fixed for compatibility with existing consumers, and our additions.
+//! The events about payments, for any consumer. [`PaymentPosted`] and [`PaymentFailed`] are fixed for compatibility with
+//! existing consumers, as are [`PaymentReceived`] and [`PaymentValidated`]; the others are our additions. The messages
+//! that payments read themselves are declared with their queues and consumers, in `payments/consumers`.
 //!
 //! The ordering key of every message about a loan is the loan's id, so a loan's payments are validated and posted in
 //! the order of their arrival. Amounts are strings of digits.
 
 use crate::model::Allocation;
-use crate::topology::{exchanges, keys, tenant_key};
-use jiff::{Timestamp, civil::Date};
-use onceward::{Event, TenantId};
-use onceward_money::{Currency, Minor};
+use crate::topology::exchanges;
+use jiff::civil::Date;
+use onceward_ledger::{Account, Balances};
+use onceward_money::{Currency, Minor, MoneyError};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 use std::fmt;
 use uuid::Uuid;
+
+pub use super::consumers::{
+    on_allocate::AllocateSuspense,
+    on_post::{PaymentAction, PostPayment},
+    on_process::ProcessPayment,
+    on_raw::PaymentRaw,
+    on_received::PaymentReceived,
+    on_validated::PaymentValidated,
+};
 
 /// The payment method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,35 +54,6 @@ impl fmt::Display for PaymentMethod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
-}
-
-/// A gateway reported a payment, and it is stored.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)]
-pub struct PaymentReceived {
-    pub payment_id: Uuid,
-    pub loan_id: Uuid,
-    pub method: PaymentMethod,
-    pub amount_minor: Minor,
-    pub currency: Currency,
-    pub received_at: Timestamp,
-    pub gateway_txn_id: String,
-    /// The provider's code.
-    pub source: String,
-    pub idempotency_key: String,
-    pub effective_date: Date,
-}
-
-/// A payment passed validation and may be posted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)]
-pub struct PaymentValidated {
-    pub payment_id: Uuid,
-    pub loan_id: Uuid,
-    pub amount_minor: Minor,
-    pub currency: Currency,
-    pub effective_date: Date,
-    pub allocation_hints: Map<String, Value>,
 }
 
 /// A payment was posted to the ledger.
@@ -130,34 +111,16 @@ pub struct NewBalances {
     pub cash_minor: Minor,
 }
 
-/// A gateway's original payload, from a queue instead of a request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)]
-pub struct PaymentRaw {
-    pub provider: String,
-    pub payload: Value,
-}
-
-/// The command to accept a payment that was requested from us directly, behind `POST /api/payments`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)]
-pub struct ProcessPayment {
-    pub payment_id: Uuid,
-    pub loan_id: Uuid,
-    pub method: PaymentMethod,
-    pub amount_minor: Minor,
-    pub currency: Currency,
-    pub effective_date: Date,
-    pub allocation_hints: Map<String, Value>,
-}
-
-/// The command to apply a loan's suspense to what is due.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[allow(missing_docs)]
-pub struct AllocateSuspense {
-    pub allocation_id: Uuid,
-    pub loan_id: Uuid,
-    pub effective_date: Date,
+impl NewBalances {
+    pub(crate) fn of(balances: &Balances) -> Result<Self, MoneyError> {
+        Ok(Self {
+            principal_minor: balances.normal(Account::LoanPrincipal)?,
+            interest_receivable_minor: balances.normal(Account::InterestReceivable)?,
+            escrow_liability_minor: balances.normal(Account::EscrowLiability)?,
+            fees_receivable_minor: balances.normal(Account::FeesReceivable)?,
+            cash_minor: balances.normal(Account::Cash)?,
+        })
+    }
 }
 
 /// Suspense was applied to what was due.
@@ -210,18 +173,18 @@ pub(crate) fn payment_story(payment_id: Uuid) -> String {
     format!("payment:{payment_id}")
 }
 
-/// Implements [`Event`] for an event of one loan, from its type, exchange, routing key, idempotency key and aggregate,
+/// Implements [`onceward::Event`] for an event of one loan, from its type, exchange, routing key, idempotency key and aggregate,
 /// and the story that it belongs to, if that is not the story of its cause.
 macro_rules! loan_event {
     (
         $event:ty, $type:literal, $exchange:expr, $key:expr, $idempotency_key:expr, $aggregate:expr
         $(, story: $story:expr)?
     ) => {
-        impl Event for $event {
+        impl onceward::Event for $event {
             const TYPE: &'static str = $type;
             const EXCHANGE: &'static str = $exchange;
 
-            fn routing_key(&self, _: &TenantId) -> String {
+            fn routing_key(&self, _: &onceward::TenantId) -> String {
                 $key.to_owned()
             }
 
@@ -235,7 +198,7 @@ macro_rules! loan_event {
             }
 
             fn aggregate(&self) -> Option<(String, String)> {
-                let aggregate: fn(&$event) -> (&'static str, Uuid) = $aggregate;
+                let aggregate: fn(&$event) -> (&'static str, uuid::Uuid) = $aggregate;
                 let (kind, id) = aggregate(self);
                 Some((kind.to_owned(), id.to_string()))
             }
@@ -248,19 +211,8 @@ macro_rules! loan_event {
     };
 }
 
-loan_event!(
-    PaymentReceived, "payment.received.v1", exchanges::PAYMENT_VALIDATION, keys::PAYMENT_RECEIVED,
-    |event| Some(format!("payment.received:{}", event.payment_id)), |event| ("payment", event.payment_id),
-    story: |event| Some(event.idempotency_key.clone())
-);
-loan_event!(
-    PaymentValidated,
-    "payment.validated.v1",
-    exchanges::PAYMENT_SAGA,
-    keys::PAYMENT_VALIDATED,
-    |event| Some(format!("payment.validated:{}:{}", event.payment_id, event.effective_date)),
-    |event| ("payment", event.payment_id)
-);
+pub(crate) use loan_event;
+
 loan_event!(
     PaymentPosted, "payment.posted.v1", exchanges::PAYMENT_EVENTS, "payment.posted.v1",
     |event| Some(format!("payment.posted:{}", event.payment_id)), |event| ("payment", event.payment_id),
@@ -290,51 +242,92 @@ loan_event!(
     |event| ("loan", event.loan_id)
 );
 
-mod operator_request;
-mod unapplied_money;
-
-pub use operator_request::{PaymentAction, PostPayment};
-pub use unapplied_money::{PaymentMoved, PaymentRefunded, PaymentRevalidated, SuspenseRefunded};
-
-impl Event for PaymentRaw {
-    const TYPE: &'static str = "payment.raw.v1";
-    const EXCHANGE: &'static str = exchanges::PAYMENT_INBOUND;
-
-    fn routing_key(&self, _: &TenantId) -> String {
-        keys::PAYMENT_RAW.to_owned()
-    }
+/// Money held in a loan's suspense was refunded to the borrower.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct SuspenseRefunded {
+    pub loan_id: Uuid,
+    /// The ledger event.
+    pub event_id: Uuid,
+    pub effective_date: Date,
+    pub amount_minor: Minor,
+    pub currency: Currency,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
-impl Event for ProcessPayment {
-    const TYPE: &'static str = "payment.process.v1";
-    const EXCHANGE: &'static str = exchanges::COMMANDS;
+loan_event!(
+    SuspenseRefunded,
+    "payment.suspense_refunded.v1",
+    exchanges::PAYMENT_EVENTS,
+    "payment.suspense_refunded.v1",
+    |event| Some(format!("payment.suspense_refunded:{}", event.event_id)),
+    |event| ("loan", event.loan_id)
+);
 
-    fn routing_key(&self, tenant: &TenantId) -> String {
-        tenant_key(tenant, keys::PAYMENT_PROCESS)
-    }
-
-    fn ordering_key(&self) -> Option<String> {
-        Some(self.loan_id.to_string())
-    }
+/// A failed payment passed validation after all and was posted to its loan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct PaymentRevalidated {
+    pub payment_id: Uuid,
+    pub loan_id: Uuid,
+    /// The ledger event that took it out of unapplied cash.
+    pub release_id: Uuid,
+    pub effective_date: Date,
 }
 
-impl Event for AllocateSuspense {
-    const TYPE: &'static str = "payment.allocate.v1";
-    const EXCHANGE: &'static str = exchanges::COMMANDS;
-
-    fn routing_key(&self, tenant: &TenantId) -> String {
-        tenant_key(tenant, keys::PAYMENT_ALLOCATE)
-    }
-
-    fn ordering_key(&self) -> Option<String> {
-        Some(self.loan_id.to_string())
-    }
+/// A failed payment was posted to another loan, as another payment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct PaymentMoved {
+    pub payment_id: Uuid,
+    pub loan_id: Uuid,
+    pub to_payment_id: Uuid,
+    pub to_loan_id: Uuid,
+    /// The ledger event that took it out of unapplied cash.
+    pub release_id: Uuid,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
+
+/// A failed payment was refunded to its payer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct PaymentRefunded {
+    pub payment_id: Uuid,
+    pub loan_id: Uuid,
+    /// The ledger event.
+    pub event_id: Uuid,
+    pub amount_minor: Minor,
+    pub currency: Currency,
+    pub refunded_on: Date,
+    pub reason: String,
+}
+
+loan_event!(
+    PaymentRevalidated, "payment.revalidated.v1", exchanges::PAYMENT_EVENTS, "payment.revalidated.v1",
+    |event| Some(format!("payment.revalidated:{}", event.payment_id)), |event| ("payment", event.payment_id),
+    story: |event| Some(payment_story(event.payment_id))
+);
+
+loan_event!(
+    PaymentMoved, "payment.moved.v1", exchanges::PAYMENT_EVENTS, "payment.moved.v1",
+    |event| Some(format!("payment.moved:{}", event.payment_id)), |event| ("payment", event.payment_id),
+    story: |event| Some(payment_story(event.payment_id))
+);
+
+loan_event!(
+    PaymentRefunded, "payment.refunded.v1", exchanges::PAYMENT_EVENTS, "payment.refunded.v1",
+    |event| Some(format!("payment.refunded:{}", event.payment_id)), |event| ("payment", event.payment_id),
+    story: |event| Some(payment_story(event.payment_id))
+);
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::model::PaymentBucket;
+    use onceward::Event;
+    use onceward_ledger::{credit, debit};
     use serde_json::json;
 
     #[test]
@@ -366,5 +359,14 @@ mod tests {
         assert_eq!(posted.correlation_id().unwrap(), format!("payment:{nil}"));
         let failed = PaymentFailed::new(Uuid::nil(), Uuid::nil(), "x", None);
         assert_eq!(serde_json::to_value(&failed).unwrap(), json!({"payment_id": nil, "loan_id": nil, "reason": "x"}));
+    }
+
+    #[test]
+    fn amounts_owed_and_amounts_held_are_published_as_positive() {
+        let mut balances = Balances::empty(Currency::USD);
+        let amount = Minor::new(30);
+        balances.apply(&[debit(Account::Cash, amount, ""), credit(Account::EscrowLiability, amount, "")]).unwrap();
+        let published = NewBalances::of(&balances).unwrap();
+        assert_eq!((published.escrow_liability_minor, published.cash_minor), (amount, amount));
     }
 }

@@ -6,28 +6,23 @@
 //!                                           unapplied cash, until it is revalidated, moved or refunded
 //! ```
 //!
-//! Reading order: [`events`] are the messages; `provider` reads what gateways report; `commands` receive payments, check
-//! them against `rules`, divide them and post them, one command per file; `dues` computes what a payment can pay.
-//! `commands/replay` handles events that take effect before existing postings: a payment that arrives late, or is
-//! returned.
+//! Reading order: `routes/intake` receives a gateway's payload, which `provider` reads; `commands` receive payments, check
+//! them against `rules`, divide them and post them, one command per file; `consumers` declare the message between two
+//! commands, its queue and its handler, one queue per file; [`events`] are published for everyone. `commands/replay`
+//! handles events that take effect before existing postings: a payment that arrives late, or is returned.
 //!
 //! Invariant: one transaction of one provider is one payment, and one payment is in force in the ledger at most once.
 
-mod batching;
 mod commands;
-mod consumers;
-mod dues;
+pub(crate) mod consumers;
 pub mod events;
-mod idempotency;
 pub(crate) mod metrics;
-mod posting;
 mod problems;
 #[cfg(test)]
 mod properties;
 mod provider;
 mod routes;
 mod rules;
-mod schedule_cache;
 mod store;
 
 pub(crate) use commands::{
@@ -36,7 +31,6 @@ pub(crate) use commands::{
 };
 pub(crate) use consumers::consumers;
 pub(crate) use routes::{OPERATE, routes};
-pub(crate) use schedule_cache::ScheduleCache;
 pub(crate) use store::LINKED_STORIES;
 
 use events::{

@@ -1,7 +1,6 @@
 //! A property that holds for every payoff: a borrower who pays the quote owes nothing.
 
-use super::posting;
-use crate::loans::owes;
+use crate::loans::{owes, postings};
 use crate::model::properties::{lives, policies, total};
 use crate::model::{
     Allocation, AllocationHints, Calendar, Dues, Forecast, LoanBooks, LoanStatus, Outstanding, PaymentBucket,
@@ -92,7 +91,7 @@ impl ServicedLoan {
         if applied.is_empty() {
             return;
         }
-        self.post(&posting::allocation_lines(&applied).unwrap(), day);
+        self.post(&postings::allocation_lines(&applied).unwrap(), day);
         for part in applied.iter().filter(|part| part.bucket == PaymentBucket::Escrow) {
             self.escrow_deposited = self.escrow_deposited.checked_add(part.amount).unwrap();
             self.receipts.push(Receipt { on: day, amount: part.amount.checked_neg().unwrap() });
@@ -128,7 +127,7 @@ impl ServicedLoan {
         }
         let applied = allocate(amount, &self.policy, &self.owed(&self.books(), day), hints).unwrap();
         assert_eq!(Minor::sum(applied.iter().map(|part| part.amount)), Ok(amount), "{applied:?}");
-        self.post(&posting::payment_lines(amount, &applied).unwrap(), day);
+        self.post(&postings::payment_lines(amount, &applied).unwrap(), day);
     }
 }
 

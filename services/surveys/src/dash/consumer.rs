@@ -9,7 +9,7 @@ use crate::{
     topology::DASH_QUEUE,
 };
 use jiff::Timestamp;
-use onceward::{Envelope, messaging::AnyHandler, prelude::*};
+use onceward::{AnyHandler, Envelope, prelude::*};
 use serde::Serialize;
 use std::time::Duration;
 use uuid::Uuid;

@@ -30,7 +30,7 @@ impl Event for LagProbe {
 
 /// Publishes a probe with the commit of `tx`, unless one is in flight or was sent less than five seconds ago.
 pub(super) async fn send(tx: &mut Tx, survey_id: Uuid) -> Result<(), PublishError> {
-    let sent = store::record_probe(tx, survey_id).await.map_err(onceward::message_log::BusError::from)?;
+    let sent = store::record_probe(tx, survey_id).await.map_err(onceward::BusError::from)?;
     if let Some(sent_at) = sent {
         outbox::publish(tx, &LagProbe { survey_id, sent_at }).await?;
     }

@@ -2,9 +2,9 @@
 
 use super::{audit_entry, find_endpoint};
 use crate::{
-    body::WebhookBody,
     error::WebhookError,
     event_types::TEST_EVENT_TYPE,
+    fanout::WebhookBody,
     store::{self, Endpoint, NewWebhookEvent, ReplayOutcome},
 };
 use jiff::Timestamp;

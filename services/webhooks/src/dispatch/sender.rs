@@ -43,7 +43,7 @@ fn request_span(delivery: &ClaimedDelivery) -> Span {
         error = field::Empty,
     );
     if let Some(parent) = &delivery.trace {
-        onceward::messaging::spans::continue_from(&span, parent);
+        onceward::spans::continue_from(&span, parent);
     }
     span
 }
@@ -75,8 +75,7 @@ impl DeliverySender {
     }
 
     async fn send(&self, delivery: &ClaimedDelivery, span: &Span) -> AttemptResult {
-        let trace =
-            onceward::messaging::spans::context_of(span).or_else(|| delivery.trace.as_ref().map(TraceContext::child));
+        let trace = onceward::spans::context_of(span).or_else(|| delivery.trace.as_ref().map(TraceContext::child));
         let owner = SecretOwner { tenant: &delivery.tenant, endpoint_id: delivery.endpoint_id };
         match self.vault.open_all(owner, &delivery.secrets) {
             Ok(secrets) => {

@@ -6,9 +6,9 @@ use crate::{
         Loan,
         accrual::accrue_all,
         late_fees::{grace_ended_between, review_late_fees},
-        store,
+        store::{self, ScheduleCache},
     },
-    payments::{ScheduleCache, apply_suspense, has_unprocessed_due_date},
+    payments::{apply_suspense, has_unprocessed_due_date},
 };
 use jiff::civil::Date;
 use onceward::{Scope, Tx};

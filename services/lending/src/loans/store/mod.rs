@@ -21,5 +21,5 @@ pub(crate) use loan::{
 pub use loan::{find_loan, lock_loan};
 pub(crate) use product::{find_product, insert_product};
 pub use schedule::find_schedule;
-pub(crate) use schedule::{late_fees, mark_late_fee, write_schedule};
+pub(crate) use schedule::{ScheduleCache, late_fees, mark_late_fee, write_schedule};
 pub(crate) use status::status_changes;

@@ -4,8 +4,10 @@ use crate::{
     loans::Loan,
     model::{Instalment, RepaymentSchedule},
 };
-use onceward::{DbError, Row, Tx};
+use onceward::{DbError, Row, TenantId, Tx};
 use onceward_money::Minor;
+use quick_cache::sync::Cache;
+use std::sync::Arc;
 use uuid::Uuid;
 
 const FIND: &str = "SELECT number, due_date, payment_minor, interest_minor, principal_minor, escrow_minor, \
@@ -27,6 +29,36 @@ pub async fn find_schedule(tx: &Tx, loan_id: Uuid, schedule_no: i32) -> Result<R
     // Every row except the last pays the regular instalment.
     let instalment = rows.first().map_or(Minor::ZERO, |row| row.payment);
     Ok(RepaymentSchedule { instalment, rows })
+}
+
+/// The most schedules that the consumers of a process cache. Schedules are small; the number of loans is large.
+const CAPACITY: usize = 4_096;
+
+/// Caches schedules by tenant, loan and number. The schedule of a number never changes: a modification creates the next
+/// number.
+pub(crate) struct ScheduleCache(Cache<(TenantId, Uuid, i32), Arc<RepaymentSchedule>>);
+
+impl ScheduleCache {
+    /// Creates the cache of a process.
+    pub(crate) fn new() -> Self {
+        Self::with_capacity(CAPACITY)
+    }
+
+    /// Creates a cache for work on this many loans.
+    pub(crate) fn with_capacity(loans: usize) -> Self {
+        Self(Cache::new(loans))
+    }
+
+    /// Returns the schedule in force of `loan`, which must be locked.
+    pub(crate) async fn schedule_of(&self, tx: &Tx, loan: &Loan) -> Result<Arc<RepaymentSchedule>, DbError> {
+        let key = (tx.tenant()?.clone(), loan.loan_id, loan.schedule_no);
+        if let Some(schedule) = self.0.get(&key) {
+            return Ok(schedule);
+        }
+        let schedule = Arc::new(find_schedule(tx, loan.loan_id, loan.schedule_no).await?);
+        self.0.insert(key, schedule.clone());
+        Ok(schedule)
+    }
 }
 
 /// Writes the schedule with this number. An existing one with the same number is replaced, which is meant for a loan

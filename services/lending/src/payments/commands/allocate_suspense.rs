@@ -2,13 +2,11 @@
 
 use super::apply_suspense::apply_suspense;
 use crate::LendingError;
+use crate::loans::store::ScheduleCache;
 use crate::loans::{self, Loan, postings};
-use crate::model::{Allocation, LoanBooks, RepaymentSchedule, allocate_held};
+use crate::model::{Allocation, Dues, LoanBooks, RepaymentSchedule, allocate_held};
 use crate::payments::{
-    dues,
-    events::{AllocateSuspense, SuspenseAllocated},
-    posting::{self, ALLOCATION},
-    schedule_cache::ScheduleCache,
+    events::{AllocateSuspense, NewBalances, SuspenseAllocated},
     store::{self, NewAllocation},
 };
 use jiff::civil::Date;
@@ -37,7 +35,7 @@ pub(crate) async fn allocate_suspense(
     loans::accrue(tx, scope, &mut loan, day).await?;
     let schedule = schedules.schedule_of(tx, &loan).await?;
     let books = loans::books(tx, &loan, day).await?;
-    dues::update_late_fees(tx, scope, &loan, &schedule, &books, day).await?;
+    loans::update_late_fees(tx, scope, &loan, &schedule, &books, day).await?;
     let books = loans::books(tx, &loan, day).await?;
     let applied = divide(&loan, &schedule, books, day)?;
     let allocation = NewAllocation {
@@ -65,8 +63,8 @@ pub(super) fn divide(
     day: Date,
 ) -> Result<Vec<Allocation>, LendingError> {
     let held = books.usable_suspense;
-    let outstanding = dues::outstanding_without_suspense(loan, schedule, books, day)?;
-    Ok(allocate_held(held, &loan.policy, &outstanding)?)
+    let dues = Dues::on(day, &loan.policy, &loan.calendar, schedule, &books.without_suspense(day)?)?;
+    Ok(allocate_held(held, &loan.policy, &dues.outstanding)?)
 }
 
 /// Posts the allocation, unless it is empty, and stores it. Returns the ledger event; does nothing if that version
@@ -81,8 +79,8 @@ pub(super) async fn record(
     } else {
         let suffix = if allocation.version == 1 { String::new() } else { format!(":replay:{}", allocation.version) };
         let correlation_id = format!("allocation:{}{suffix}", allocation.allocation_id);
-        let lines = posting::allocation_lines(allocation.applied)?;
-        Some(postings::event(loan, ALLOCATION, allocation.effective_date, correlation_id, lines))
+        let lines = postings::allocation_lines(allocation.applied)?;
+        Some(postings::event(loan, postings::ALLOCATION, allocation.effective_date, correlation_id, lines))
     };
     if let Some(event) = &event {
         match ledger::post(tx, event).await {
@@ -116,7 +114,7 @@ pub(super) async fn publish(
         event_id,
         effective_date,
         applied: applied.to_vec(),
-        new_balances: posting::new_balances(&balances)?,
+        new_balances: NewBalances::of(&balances)?,
     };
     outbox::publish_as(tx, scope, &allocated).await?;
     Ok(())

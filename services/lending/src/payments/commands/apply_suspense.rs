@@ -11,13 +11,10 @@
 
 use super::allocate_suspense::{self, divide, record};
 use crate::LendingError;
+use crate::loans::store::ScheduleCache;
 use crate::loans::{self, Loan};
 use crate::model::{PaymentRule, StatusHistory};
-use crate::payments::{
-    dues,
-    schedule_cache::ScheduleCache,
-    store::{self, NewAllocation},
-};
+use crate::payments::store::{self, NewAllocation};
 use jiff::civil::Date;
 use onceward::{Scope, Tx};
 use onceward_ledger::{self as ledger, Account};
@@ -55,8 +52,8 @@ pub(crate) async fn apply_suspense(
         }
         let on = loan.accrued_to.map_or(due_date, |accrued_to| due_date.max(accrued_to));
         loans::accrue(tx, scope, loan, on).await?;
-        let books = dues::books_as_of(tx, loan, on).await?;
-        dues::update_late_fees(tx, scope, loan, &schedule, &books, on).await?;
+        let books = loans::books_as_of(tx, loan, on).await?;
+        loans::update_late_fees(tx, scope, loan, &schedule, &books, on).await?;
         apply_to_instalment(tx, scope, schedules, loan, &statuses, instalment, on).await?;
         loans::settle_if_paid(tx, scope, loan, on).await?;
     }
@@ -92,7 +89,7 @@ pub(super) async fn apply_to_instalment(
     let known = store::find_due_allocation(tx, loan, instalment).await?;
     let applied = if statuses.on(day).payment_rule() == PaymentRule::Apply {
         let schedule = schedules.schedule_of(tx, loan).await?;
-        divide(loan, &schedule, dues::books_as_of(tx, loan, day).await?, day)?
+        divide(loan, &schedule, loans::books_as_of(tx, loan, day).await?, day)?
     } else {
         Vec::new()
     };

@@ -2,17 +2,16 @@
 
 use super::{
     apply_suspense::apply_suspense,
+    independent_groups,
     replay::{self, ReplayReason},
 };
 use crate::LendingError;
+use crate::loans::store::ScheduleCache;
 use crate::loans::{self, BooksRequest, Loan, postings};
-use crate::model::{Allocation, LoanBooks, RepaymentSchedule};
+use crate::model::{self, Allocation, AllocationHints, Dues, LoanBooks, RepaymentSchedule};
 use crate::payments::{
-    batching::independent_groups,
-    dues,
-    events::{PaymentPosted, payment_story},
-    metrics, posting,
-    schedule_cache::ScheduleCache,
+    events::{NewBalances, PaymentPosted, payment_story},
+    metrics,
     store::{self, NewPosting, PostingState},
 };
 use futures_util::try_join;
@@ -125,9 +124,9 @@ async fn lock_payments<'p>(
         let Some(mut loan) = loans.remove(&payment.loan_id) else {
             continue;
         };
-        let day = dues::division_day(&loan, payment.effective_date);
+        let day = loans::division_day(&loan, payment.effective_date);
         Box::pin(apply_suspense(tx, payment.scope, schedules, &mut loan, day)).await?;
-        let held = dues::is_held(tx, &loan, payment.effective_date).await?;
+        let held = loans::is_held(tx, &loan, payment.effective_date).await?;
         let ended = !loan.status.accrues_interest();
         if !held {
             loans::accrue(tx, payment.scope, &mut loan, day).await?;
@@ -176,8 +175,12 @@ struct DividedPayment<'p> {
 
 impl<'p> LockedPayment<'p> {
     fn books_request(&self) -> BooksRequest<'_> {
-        let with_receipts = dues::has_due_instalment(&self.schedule, self.day);
-        BooksRequest { loan: &self.loan, day: self.day, with_receipts }
+        BooksRequest { loan: &self.loan, day: self.day, with_receipts: self.has_due_instalment() }
+    }
+
+    /// Returns whether an instalment is due. Before the first one, earlier receipts cannot have paid any.
+    fn has_due_instalment(&self) -> bool {
+        !self.schedule.due_by(self.day).is_empty()
     }
 
     async fn divide(
@@ -189,10 +192,10 @@ impl<'p> LockedPayment<'p> {
     ) -> Result<DividedPayment<'p>, LendingError> {
         let PaymentRef { payment_id, scope, .. } = *self.payment;
         let applied =
-            if self.held { posting::held(state.amount) } else { self.apply(tx, state, books, &mut balances).await? };
+            if self.held { model::hold(state.amount) } else { self.apply(tx, state, books, &mut balances).await? };
         let event = ledger_event(&self.loan, payment_id, state, &applied)?;
         balances.apply(&event.lines)?;
-        let new_balances = posting::new_balances(&balances)?;
+        let new_balances = NewBalances::of(&balances)?;
         let posting = NewPosting { payment_id, event_id: event.event_id, applied, new_balances, held: self.held };
         Ok(DividedPayment { scope, loan: self.loan, event, posting, is_owed: loans::owes(&balances) })
     }
@@ -206,11 +209,12 @@ impl<'p> LockedPayment<'p> {
         balances: &mut Balances,
     ) -> Result<Vec<Allocation>, LendingError> {
         let Self { payment, loan, schedule, day, .. } = self;
-        if dues::update_late_fees(tx, payment.scope, loan, schedule, &books, *day).await? {
-            (books, *balances) = dues::latest_books(tx, loan, schedule, *day).await?;
+        if loans::update_late_fees(tx, payment.scope, loan, schedule, &books, *day).await? {
+            (books, *balances) = loans::books_and_balances(tx, loan, *day, self.has_due_instalment()).await?;
         }
-        let outstanding = dues::outstanding(loan, schedule, &books, *day)?;
-        dues::divide(loan, &outstanding, state.amount, dues::parse_hints(&state.hints))
+        let dues = Dues::on(*day, &loan.policy, &loan.calendar, schedule, &books)?;
+        let hints = AllocationHints::from_stored(&state.hints);
+        Ok(model::allocate(state.amount, &loan.policy, &dues.outstanding, hints)?)
     }
 }
 
@@ -250,13 +254,13 @@ async fn post_backdated(
     state: &PostingState,
 ) -> Result<(), LendingError> {
     let LockedPayment { payment: PaymentRef { payment_id, scope, .. }, loan, held, .. } = locked;
-    let hints = dues::parse_hints(&state.hints);
+    let hints = AllocationHints::from_stored(&state.hints);
     let reason =
         ReplayReason::Backdated { payment_id: *payment_id, amount: state.amount, hints, event_id: Uuid::now_v7() };
     let replayed = Box::pin(replay::replay(tx, scope, schedules, loan, state.effective_date, reason)).await?;
     let (event_id, applied) = replayed.posted.expect("a replay posts its backdated payment");
     let balances = ledger::balances(tx, loan.loan_id, loan.currency).await?;
-    let new_balances = posting::new_balances(&balances)?;
+    let new_balances = NewBalances::of(&balances)?;
     let posting = NewPosting { payment_id: *payment_id, event_id, applied, new_balances, held: *held };
     store::insert_postings(tx, std::slice::from_ref(&posting)).await?;
     publish(tx, scope, loan, state.effective_date, posting).await?;
@@ -271,8 +275,8 @@ fn ledger_event(
     state: &PostingState,
     applied: &[Allocation],
 ) -> Result<NewLedgerEvent, MoneyError> {
-    let lines = posting::payment_lines(state.amount, applied)?;
-    let schema = posting::schema(dues::parse_hints(&state.hints));
+    let lines = postings::payment_lines(state.amount, applied)?;
+    let schema = postings::payment_schema(AllocationHints::from_stored(&state.hints));
     Ok(postings::event(loan, schema, state.effective_date, payment_story(payment_id), lines))
 }
 

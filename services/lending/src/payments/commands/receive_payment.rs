@@ -10,8 +10,8 @@ use crate::payments::{
     rules::FailureReason,
     store::{self, KnownPayment, NewConflict, NewIntake, ValidationDecision},
 };
-use jiff::Timestamp;
-use onceward::{Scope, Tx, outbox};
+use jiff::{Timestamp, civil::Date};
+use onceward::{Scope, Tx, envelope::fingerprint_hex, outbox};
 use onceward_audit::{self as audit, Entry};
 use serde_json::{Map, Value, json};
 use std::collections::HashSet;
@@ -70,8 +70,9 @@ pub(crate) async fn receive_payments(
     received_at: Timestamp,
 ) -> Result<Vec<ReceiveOutcome>, LendingError> {
     let new = payments.into_iter().map(|IncomingPayment { payment_id, reported, scope }| {
-        let effective_date = reported.effective_on(received_at);
-        NewIntake { payment_id, key: reported.key(effective_date), effective_date, reported, scope }
+        let effective_date = reported.effective_date.unwrap_or_else(|| utc_day(received_at));
+        let key = idempotency_key(&reported, effective_date);
+        NewIntake { payment_id, key, effective_date, reported, scope }
     });
     let new: Vec<NewIntake<'_>> = new.collect();
     let inserted: HashSet<Uuid> = store::insert_intakes(tx, received_at, &new).await?.into_iter().collect();
@@ -87,6 +88,16 @@ pub(crate) async fn receive_payments(
         });
     }
     Ok(outcomes)
+}
+
+/// Returns `SHA256(loan_id|gateway_txn_id|amount_minor|currency|effective_date)` as 64 hexadecimal digits. The format is
+/// fixed for compatibility with existing consumers.
+///
+/// It is the correlation id of the payment's messages up to its posting, and is returned to callers. It does not
+/// contain the provider, so it does not identify a payment alone: a payment is one transaction of one provider.
+fn idempotency_key(reported: &ReportedPayment, effective_date: Date) -> String {
+    let ReportedPayment { loan_id, gateway_txn_id, amount, currency, .. } = reported;
+    fingerprint_hex(format!("{loan_id}|{gateway_txn_id}|{amount}|{currency}|{effective_date}"))
 }
 
 async fn accept(tx: &mut Tx, new: &NewIntake<'_>, received_at: Timestamp) -> Result<ReceiveOutcome, LendingError> {
@@ -190,34 +201,45 @@ mod tests {
     use jiff::civil::date;
     use onceward_money::{Currency, Minor};
 
+    fn reported(amount: i64, effective_date: Option<Date>) -> ReportedPayment {
+        ReportedPayment {
+            provider: "mock",
+            loan_id: "018f3c9e-0000-7000-8000-000000000001".parse().unwrap(),
+            method: PaymentMethod::Wire,
+            amount: Minor::new(amount),
+            currency: Currency::USD,
+            gateway_txn_id: "tx-1".into(),
+            effective_date,
+            hints: Map::new(),
+            raw: Value::Null,
+        }
+    }
+
+    #[test]
+    fn the_idempotency_key_is_the_hash_of_its_parts() {
+        let key_of = |amount| idempotency_key(&reported(amount, None), date(2026, 1, 5));
+        // printf '018f3c9e-0000-7000-8000-000000000001|tx-1|12345|USD|2026-01-05' | sha256sum
+        assert_eq!(key_of(12345), "32f3cd5c692502138dba2ffdfee41abd8c7086584848ba262683dd5b722e4490");
+        assert_ne!(key_of(12346), key_of(12345));
+    }
+
     #[test]
     fn a_field_that_is_not_reported_does_not_differ() {
         let known = KnownPayment {
             payment_id: Uuid::nil(),
-            loan_id: Uuid::nil(),
+            loan_id: reported(100, None).loan_id,
             amount: Minor::new(100),
             currency: Currency::USD,
             effective_date: date(2026, 1, 5),
             key: String::new(),
         };
-        let reported = |amount: i64, day: Option<i8>| ReportedPayment {
-            provider: "mock",
-            loan_id: Uuid::nil(),
-            method: PaymentMethod::Wire,
-            amount: Minor::new(amount),
-            currency: Currency::USD,
-            gateway_txn_id: "t".into(),
-            effective_date: day.map(|day| date(2026, 1, day)),
-            hints: Map::new(),
-            raw: Value::Null,
-        };
-        assert!(differences(&known, &reported(100, None)).is_empty());
-        assert!(differences(&known, &reported(100, Some(5))).is_empty());
-        let differs = Value::Object(differences(&known, &reported(200, Some(6))));
+        let differs = |amount, day| differences(&known, &reported(amount, day));
+        assert!(differs(100, None).is_empty());
+        assert!(differs(100, Some(date(2026, 1, 5))).is_empty());
         let expected = json!({
             "amount_minor": {"known": "100", "claimed": "200"},
             "effective_date": {"known": "2026-01-05", "claimed": "2026-01-06"}
         });
-        assert_eq!(differs, expected);
+        assert_eq!(Value::Object(differs(200, Some(date(2026, 1, 6)))), expected);
     }
 }

@@ -19,9 +19,10 @@ mod step;
 use self::{affected_postings::AffectedPostings, charge_offs::ChargedOffPeriod, step::ReplayContext};
 use super::apply_suspense;
 use crate::LendingError;
+use crate::loans::store::ScheduleCache;
 use crate::loans::{self, Loan, postings};
 use crate::model::{self, Allocation, AllocationHints, LoanStatus, PaymentRule, StatusHistory};
-use crate::payments::{dues, posting::ALLOCATION, schedule_cache::ScheduleCache, store};
+use crate::payments::store;
 use jiff::civil::Date;
 use onceward::{Scope, Tx};
 use onceward_audit::{self as audit, Entry};
@@ -32,7 +33,8 @@ use std::collections::BTreeSet;
 use uuid::Uuid;
 
 /// The postings that depend on the status on their day.
-const DEPENDENT_ON_STATUS: &[&str] = &[postings::PAYMENT, postings::PREPAYMENT, ALLOCATION, postings::LATE_FEE];
+const DEPENDENT_ON_STATUS: &[&str] =
+    &[postings::PAYMENT, postings::PREPAYMENT, postings::ALLOCATION, postings::LATE_FEE];
 
 /// The reason for a replay.
 #[derive(Debug, Clone, Copy)]
@@ -86,7 +88,7 @@ pub(crate) async fn replay(
     from: Date,
     reason: ReplayReason,
 ) -> Result<ReplayResult, LendingError> {
-    let affected = AffectedPostings::load(tx, loan, dues::division_day(loan, from), reason).await?;
+    let affected = AffectedPostings::load(tx, loan, loans::division_day(loan, from), reason).await?;
     let (because, payment_id) = (reason.as_str(), reason.payment_id());
     let number = store::insert_replay(tx, loan.loan_id, from, because, payment_id, affected.events.len()).await?;
     let reversals = affected.reverse(tx, loan, reason).await?;
@@ -102,7 +104,7 @@ pub(crate) async fn replay(
     let due = affected.due_dates(loan, reason);
     let days: BTreeSet<Date> = affected
         .accrual_days()
-        .chain(steps.iter().map(|step| dues::division_day(loan, step.day)))
+        .chain(steps.iter().map(|step| loans::division_day(loan, step.day)))
         .chain(due.values().copied())
         .chain(charged_off.iter().map(|period| period.from))
         .chain(accrued_to)
@@ -111,12 +113,12 @@ pub(crate) async fn replay(
     for day in days {
         accrue_again(tx, scope, loan, &statuses, day, number).await?;
         let schedule = schedules.schedule_of(tx, loan).await?;
-        let books = dues::books_as_of(tx, loan, day).await?;
-        dues::update_late_fees(tx, scope, loan, &schedule, &books, day).await?;
+        let books = loans::books_as_of(tx, loan, day).await?;
+        loans::update_late_fees(tx, scope, loan, &schedule, &books, day).await?;
         for (instalment, _) in due.iter().filter(|(_, due_date)| **due_date == day) {
             apply_suspense::apply_to_instalment(tx, scope, schedules, loan, &statuses, *instalment, day).await?;
         }
-        for step in steps.iter().filter(|step| dues::division_day(loan, step.day) == day) {
+        for step in steps.iter().filter(|step| loans::division_day(loan, step.day) == day) {
             let held = statuses.on(step.day).payment_rule() == PaymentRule::Hold;
             let posted = step.post(tx, &context, loan, held).await?;
             result.posted = posted.or(result.posted);

@@ -2,11 +2,10 @@
 
 use super::replay::{self, ReplayReason};
 use crate::LendingError;
+use crate::loans::store::ScheduleCache;
 use crate::loans::{self, Loan, postings};
 use crate::payments::{
-    events::{PaymentReturned, payment_story},
-    posting::{self, RETURN_FEE},
-    schedule_cache::ScheduleCache,
+    events::{NewBalances, PaymentReturned, payment_story},
     store::{self, NewReturn, PostedPayment},
 };
 use jiff::civil::Date;
@@ -92,7 +91,13 @@ async fn charge_fee(
         return Ok(None);
     };
     let correlation_id = format!("{}:return_fee", payment_story(payment_id));
-    let event = postings::event(loan, RETURN_FEE, details.returned_on, correlation_id, posting::fee_lines(fee));
+    let event = postings::event(
+        loan,
+        postings::RETURN_FEE,
+        details.returned_on,
+        correlation_id,
+        postings::return_fee_lines(fee),
+    );
     ledger::post(tx, &event).await?;
     Ok(Some((fee, event.event_id)))
 }
@@ -124,7 +129,7 @@ async fn publish(
         amount_minor: posted.amount,
         reason: row.reason.to_owned(),
         fee_minor,
-        new_balances: posting::new_balances(&balances)?,
+        new_balances: NewBalances::of(&balances)?,
     };
     outbox::publish_as(tx, scope, &returned).await?;
     Ok(())

@@ -15,11 +15,11 @@ use super::{
     post_payment::{PaymentRef, PostPaymentOutcome, post_payment},
     receive_payment::{ReceiveOutcome, receive_payment_with_id},
 };
+use crate::loans::store::ScheduleCache;
 use crate::payments::{
     events::{PaymentMoved, PaymentRefunded, PaymentRevalidated},
     provider::{DIRECT, ReportedPayment, utc_day},
     rules::{self, PaymentFacts, PaymentLimits},
-    schedule_cache::ScheduleCache,
     store::{self, NewUnapplied, UnappliedPayment, UnappliedSettlement, ValidationDecision},
 };
 use crate::{LendingError, Settings};

@@ -1,10 +1,12 @@
 //! Validates payments: decides whether they may be posted.
 
-use super::unapplied::{self, FailedPayment};
+use super::{
+    independent_groups,
+    unapplied::{self, FailedPayment},
+};
 use crate::LendingError;
 use crate::Settings;
 use crate::payments::{
-    batching::independent_groups,
     events::{PaymentFailed, PaymentReceived, PaymentValidated},
     metrics,
     provider::utc_day,

@@ -1,4 +1,4 @@
-//! `q.payments.events.audit`: payment events as other consumers see them. Each is recorded once.
+//! Payment events as other consumers see them. Each is recorded once.
 
 use crate::payments::{
     events::{
@@ -7,21 +7,40 @@ use crate::payments::{
     },
     store::{self, SeenEvent},
 };
-use onceward::{BatchHandler, Event, Failure, InBatch, Tx};
+use crate::topology::{WorkQueue, exchanges};
+use onceward::{BatchHandler, Consumer, Event, Failure, InBatch, Tx};
 use std::marker::PhantomData;
 use uuid::Uuid;
 
+/// The queue of all payment events.
+pub(crate) const QUEUE: WorkQueue =
+    WorkQueue { name: "q.payments.events.audit", exchange: exchanges::PAYMENT_EVENTS, key: "payment.*" };
+
+pub(super) fn consumer() -> Consumer {
+    Consumer::transactional("audit-payments", QUEUE.name)
+        .on_batch(OnPaymentEvent::<PaymentPosted>::new())
+        .on_batch(OnPaymentEvent::<PaymentFailed>::new())
+        .on_batch(OnPaymentEvent::<PaymentReturned>::new())
+        .on_batch(OnPaymentEvent::<PaymentReposted>::new())
+        .on_batch(OnPaymentEvent::<SuspenseAllocated>::new())
+        .on_batch(OnPaymentEvent::<SuspenseRefunded>::new())
+        .on_batch(OnPaymentEvent::<PaymentRevalidated>::new())
+        .on_batch(OnPaymentEvent::<PaymentMoved>::new())
+        .on_batch(OnPaymentEvent::<PaymentRefunded>::new())
+        .into()
+}
+
 /// Records events of one type.
-pub(crate) struct OnPaymentEvent<E>(PhantomData<fn(E)>);
+struct OnPaymentEvent<E>(PhantomData<fn(E)>);
 
 impl<E> OnPaymentEvent<E> {
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         Self(PhantomData)
     }
 }
 
 /// An event about a payment, or about a loan's suspense.
-pub(crate) trait PaymentEvent: Event {
+trait PaymentEvent: Event {
     /// Returns the payment, if the event is about one, and the loan.
     fn subject(&self) -> (Option<Uuid>, Uuid);
 }

@@ -1,5 +1,6 @@
-//! `q.payments.post`: operators' requests: post a payment again, return it, or settle one that failed.
+//! `payment.post.v1`: operators' requests: post a payment again, return it, or settle one that failed.
 
+use crate::loans::store::ScheduleCache;
 use crate::loans::store::set_command_state;
 use crate::payments::{
     commands::{
@@ -8,24 +9,94 @@ use crate::payments::{
         return_payment::{ReturnDetails, ReturnOutcome, return_payment},
         unapplied::{self, MoveTarget},
     },
-    events::{PaymentAction, PostPayment},
-    schedule_cache::ScheduleCache,
+    events::loan_event,
     store,
 };
 use crate::progress::CommandState;
+use crate::topology::{WorkQueue, exchanges};
 use crate::{LendingError, Settings};
-use jiff::{SignedDuration, Timestamp};
-use onceward::{Event, Failure, Handler, Received, Tx};
+use jiff::{SignedDuration, Timestamp, civil::Date};
+use onceward::{Consumer, Event, Failure, Handler, Received, Tx};
+use onceward_money::Minor;
+use serde::{Deserialize, Serialize};
 use std::{sync::Arc, time::Duration};
+use uuid::Uuid;
+
+/// The queue of this message.
+pub(crate) const QUEUE: WorkQueue =
+    WorkQueue { name: "q.payments.post", exchange: exchanges::PAYMENT_SAGA, key: "post.v1" };
+
+/// The command to execute an operator's request for a payment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct PostPayment {
+    pub payment_id: Uuid,
+    pub loan_id: Uuid,
+    #[serde(flatten)]
+    pub action: PaymentAction,
+}
+
+/// The action to take on a payment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "action", rename_all = "snake_case")]
+pub enum PaymentAction {
+    /// Post it if it is not posted; otherwise post it and what came after it again, by the current rules.
+    Post,
+    /// Reverse it, because the bank took the money back.
+    Return {
+        /// The bank's reason.
+        reason: String,
+        /// The day of the return.
+        returned_on: Date,
+        /// The fee charged to the borrower.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fee_minor: Option<Minor>,
+    },
+    /// Check a failed payment again, after its cause was resolved, and post it.
+    Revalidate {
+        /// The new effective day, if it changes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        effective_date: Option<Date>,
+    },
+    /// Move a failed payment to another loan.
+    Move {
+        /// The other loan.
+        to_loan_id: Uuid,
+        /// The id of the new payment on that loan.
+        to_payment_id: Uuid,
+        /// The new effective day, if it changes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        effective_date: Option<Date>,
+        /// The reason.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+    /// Refund a failed payment to its payer.
+    Refund {
+        /// The reason.
+        reason: String,
+        /// The day of the refund.
+        refunded_on: Date,
+    },
+}
+
+loan_event!(PostPayment, "payment.post.v1", QUEUE.exchange, QUEUE.key, |_| None, |event| ("payment", event.payment_id));
+
+pub(super) fn consumer(settings: &Arc<Settings>, schedules: &Arc<ScheduleCache>) -> Consumer {
+    Consumer::transactional("repost-payments", QUEUE.name)
+        .prefetch(settings.poster_batch)
+        .on(OnPostPayment { schedules: schedules.clone(), settings: settings.clone() })
+        .into()
+}
 
 /// How long a request waits for its payment to be posted: both may be in flight.
 const POSTING_WAIT_MAX: SignedDuration = SignedDuration::from_mins(10);
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 const NOT_POSTED: &str = "the payment is not posted";
 
-pub(crate) struct OnPostPayment {
-    pub schedules: Arc<ScheduleCache>,
-    pub settings: Arc<Settings>,
+struct OnPostPayment {
+    schedules: Arc<ScheduleCache>,
+    settings: Arc<Settings>,
 }
 
 /// The outcome of an operator's request.
@@ -124,4 +195,24 @@ impl OnPostPayment {
 
 fn may_be_posted_soon(received: &Received<'_, PostPayment>) -> bool {
     Timestamp::now().duration_since(received.envelope.occurred_at) < POSTING_WAIT_MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_request_names_its_action() {
+        let nil = Uuid::nil();
+        let given = json!({
+            "payment_id": nil, "loan_id": nil, "action": "return", "reason": "R01", "returned_on": "2026-02-03",
+            "fee_minor": "2500"
+        });
+        let read: PostPayment = serde_json::from_value(given.clone()).unwrap();
+        assert_eq!(serde_json::to_value(&read).unwrap(), given);
+        let post: PostPayment =
+            serde_json::from_value(json!({"payment_id": nil, "loan_id": nil, "action": "post"})).unwrap();
+        assert_eq!(post.action, PaymentAction::Post);
+    }
 }

@@ -4,14 +4,53 @@ use crate::LendingError;
 use crate::loans::store::set_command_state;
 use crate::payments::{
     commands::receive_payment::{ReceiveOutcome, receive_payment_with_id},
-    events::ProcessPayment,
+    events::PaymentMethod,
     provider::{DIRECT, ReportedPayment},
 };
 use crate::progress::CommandState;
-use onceward::{Event, Failure, Handler, Received, Tx};
-use serde_json::json;
+use crate::topology::{WorkQueue, exchanges, tenant_key};
+use jiff::civil::Date;
+use onceward::{Consumer, Event, Failure, Handler, Received, TenantId, Tx};
+use onceward_money::{Currency, Minor};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
 
-pub(crate) struct OnProcessPayment;
+/// The queue of this message.
+pub(crate) const QUEUE: WorkQueue =
+    WorkQueue { name: "payment.process.v1", exchange: exchanges::COMMANDS, key: "payment.process" };
+
+/// The command to accept a payment that was requested from us directly, behind `POST /api/payments`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct ProcessPayment {
+    pub payment_id: Uuid,
+    pub loan_id: Uuid,
+    pub method: PaymentMethod,
+    pub amount_minor: Minor,
+    pub currency: Currency,
+    pub effective_date: Date,
+    pub allocation_hints: Map<String, Value>,
+}
+
+impl Event for ProcessPayment {
+    const TYPE: &'static str = "payment.process.v1";
+    const EXCHANGE: &'static str = QUEUE.exchange;
+
+    fn routing_key(&self, tenant: &TenantId) -> String {
+        tenant_key(tenant, QUEUE.key)
+    }
+
+    fn ordering_key(&self) -> Option<String> {
+        Some(self.loan_id.to_string())
+    }
+}
+
+pub(super) fn consumer() -> Consumer {
+    Consumer::transactional("process-payments", QUEUE.name).on(OnProcessPayment).into()
+}
+
+struct OnProcessPayment;
 
 impl Handler for OnProcessPayment {
     type Event = ProcessPayment;

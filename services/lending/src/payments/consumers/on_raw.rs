@@ -1,20 +1,47 @@
-//! `q.payments.intake`: gateway payloads from a queue. An invalid payload becomes a dead letter with the reason.
+//! `payment.raw.v1`: gateway payloads from a queue. An invalid payload becomes a dead letter with the reason.
 
 use crate::Settings;
 use crate::payments::{
     commands::receive_payment::{IncomingPayment, ReceiveOutcome, receive_payments},
-    events::PaymentRaw,
     provider::{self, InvalidField, ReportedPayment},
 };
+use crate::topology::{WorkQueue, exchanges};
 use jiff::Timestamp;
-use onceward::{BatchHandler, Failure, InBatch, Tx};
+use onceward::{BatchHandler, Consumer, Event, Failure, InBatch, TenantId, Tx};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::sync::Arc;
 use uuid::Uuid;
 
+/// The queue of this message.
+pub(crate) const QUEUE: WorkQueue =
+    WorkQueue { name: "q.payments.intake", exchange: exchanges::PAYMENT_INBOUND, key: "received.raw" };
+
+/// A gateway's original payload, from a queue instead of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct PaymentRaw {
+    pub provider: String,
+    pub payload: Value,
+}
+
+impl Event for PaymentRaw {
+    const TYPE: &'static str = "payment.raw.v1";
+    const EXCHANGE: &'static str = QUEUE.exchange;
+
+    fn routing_key(&self, _: &TenantId) -> String {
+        QUEUE.key.to_owned()
+    }
+}
+
+pub(super) fn consumer(settings: &Arc<Settings>) -> Consumer {
+    Consumer::transactional("take-payments-in", QUEUE.name).on_batch(OnRawPayment { settings: settings.clone() }).into()
+}
+
 const UNKNOWN_PROVIDER: &str = "payments from this provider are not accepted through this queue";
 
-pub(crate) struct OnRawPayment {
-    pub settings: Arc<Settings>,
+struct OnRawPayment {
+    settings: Arc<Settings>,
 }
 
 impl BatchHandler for OnRawPayment {

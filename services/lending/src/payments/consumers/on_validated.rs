@@ -1,19 +1,58 @@
-//! `q.payments.validated`: the poster. It handles many payments per statement and per commit.
+//! `payment.validated.v1`: the poster. It handles many payments per statement and per commit.
 
-use crate::LendingError;
+use crate::loans::store::ScheduleCache;
 use crate::payments::{
     commands::{
         fail_payment::fail_payment,
         post_payment::{PaymentRef, PostPaymentOutcome, post_payments},
     },
-    events::PaymentValidated,
-    schedule_cache::ScheduleCache,
+    events::loan_event,
 };
-use onceward::{BatchHandler, Failure, InBatch, Tx};
+use crate::topology::{WorkQueue, exchanges};
+use crate::{LendingError, Settings};
+use jiff::civil::Date;
+use onceward::{BatchHandler, Consumer, Failure, InBatch, Tx};
+use onceward_money::{Currency, Minor};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use std::sync::Arc;
+use uuid::Uuid;
 
-pub(crate) struct OnPaymentValidated {
-    pub schedules: Arc<ScheduleCache>,
+/// The queue of this message.
+pub(crate) const QUEUE: WorkQueue =
+    WorkQueue { name: "q.payments.validated", exchange: exchanges::PAYMENT_SAGA, key: "validated.v1" };
+
+/// A payment passed validation and may be posted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct PaymentValidated {
+    pub payment_id: Uuid,
+    pub loan_id: Uuid,
+    pub amount_minor: Minor,
+    pub currency: Currency,
+    pub effective_date: Date,
+    pub allocation_hints: Map<String, Value>,
+}
+
+loan_event!(
+    PaymentValidated,
+    "payment.validated.v1",
+    QUEUE.exchange,
+    QUEUE.key,
+    |event| Some(format!("payment.validated:{}:{}", event.payment_id, event.effective_date)),
+    |event| ("payment", event.payment_id)
+);
+
+pub(super) fn consumer(settings: &Settings, schedules: &Arc<ScheduleCache>) -> Consumer {
+    Consumer::transactional("post-payments", QUEUE.name)
+        .prefetch(settings.poster_batch)
+        .concurrency(settings.posters())
+        .on_batch(OnPaymentValidated { schedules: schedules.clone() })
+        .into()
+}
+
+struct OnPaymentValidated {
+    schedules: Arc<ScheduleCache>,
 }
 
 impl BatchHandler for OnPaymentValidated {

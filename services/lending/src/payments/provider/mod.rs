@@ -12,7 +12,6 @@ pub(crate) mod stripe;
 pub(crate) use payload::{InvalidField, PayloadReader};
 
 use super::events::PaymentMethod;
-use super::idempotency;
 use crate::Settings;
 use jiff::{Timestamp, civil::Date, tz::TimeZone};
 use onceward_money::{Currency, Minor};
@@ -42,18 +41,6 @@ pub(crate) struct ReportedPayment {
     pub hints: Map<String, Value>,
     /// The gateway's original payload.
     pub raw: Value,
-}
-
-impl ReportedPayment {
-    /// Returns the day from which it counts: the one it names, or otherwise the day on which we received it, in UTC.
-    pub(crate) fn effective_on(&self, received_at: Timestamp) -> Date {
-        self.effective_date.unwrap_or_else(|| utc_day(received_at))
-    }
-
-    /// Returns the payment's idempotency key.
-    pub(crate) fn key(&self, effective: Date) -> String {
-        idempotency::key(self.loan_id, &self.gateway_txn_id, self.amount, self.currency, effective)
-    }
 }
 
 /// Returns the day of `time` in UTC.

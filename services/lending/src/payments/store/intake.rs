@@ -1,4 +1,4 @@
-//! Accepted payments, stored in batches.
+//! Accepted payments, stored in batches, and the gateways that report them.
 
 use crate::payments::provider::ReportedPayment;
 use jiff::{Timestamp, civil::Date};
@@ -35,6 +35,15 @@ const KNOWN: &str = "
         ON i.tenant_id = $1
         AND i.source_provider = w.provider
         AND i.gateway_txn_id = w.txn";
+const PROVIDER_EXISTS: &str = "SELECT EXISTS (SELECT FROM lending.gateway_provider WHERE provider_code = $1)";
+const SECRETS: &str = "
+    SELECT webhook_secret, previous_secret FROM lending.provider_account WHERE provider_code = $1";
+/// The previous secret stays valid until the next one is set.
+const SET_SECRET: &str = "
+    INSERT INTO lending.provider_account AS a (tenant_id, provider_code, webhook_secret) VALUES ($1, $2, $3)
+    ON CONFLICT (provider_code, tenant_id) DO UPDATE
+        SET previous_secret = a.webhook_secret, webhook_secret = excluded.webhook_secret
+        WHERE a.webhook_secret <> excluded.webhook_secret";
 
 /// A payment to insert.
 pub(crate) struct NewIntake<'s> {
@@ -124,4 +133,18 @@ fn read(row: &Row) -> Result<KnownPayment, DbError> {
         effective_date: row.get("effective_date"),
         key: row.get("idempotency_key"),
     })
+}
+
+pub(crate) async fn has_provider(tx: &Tx, code: &str) -> Result<bool, DbError> {
+    Ok(tx.query_one(PROVIDER_EXISTS, &[&code]).await?.get(0))
+}
+
+/// Returns the tenant's secrets at a provider: the current one, and the previous one.
+pub(crate) async fn secrets(tx: &Tx, provider: &str) -> Result<Vec<String>, DbError> {
+    let row = tx.query_opt(SECRETS, &[&provider]).await?;
+    Ok(row.map_or_else(Vec::new, |row| std::iter::once(row.get(0)).chain(row.get::<_, Option<String>>(1)).collect()))
+}
+
+pub(crate) async fn set_secret(tx: &Tx, provider: &str, secret: &str) -> Result<(), DbError> {
+    tx.execute(SET_SECRET, &[&tx.tenant()?.as_str(), &provider, &secret]).await.map(drop)
 }

@@ -5,7 +5,6 @@ mod conflict;
 mod intake;
 mod payment_details;
 mod posting;
-mod provider;
 mod replay;
 mod seen_event;
 mod unapplied;
@@ -15,13 +14,12 @@ pub(crate) use allocation::{
     NewAllocation, RequestedAllocation, find_allocations, find_due_allocation, insert_allocation,
 };
 pub(crate) use conflict::{NewConflict, find_conflict, list_conflicts, record_conflict, resolve_conflict};
-pub(crate) use intake::{KnownPayment, NewIntake, find_known, insert_intakes};
+pub(crate) use intake::{KnownPayment, NewIntake, find_known, has_provider, insert_intakes, secrets, set_secret};
 pub(crate) use payment_details::{LINKED_STORIES, PaymentDetails, find_payment_details};
 pub(crate) use posting::{
     NewPosting, NewRepost, NewReturn, PostedPayment, PostingState, find_posted, insert_postings, insert_repost,
     insert_return, posting_state, posting_states,
 };
-pub(crate) use provider::{has_provider, secrets, set_secret};
 pub(crate) use replay::{EventInForce, accrued_by, events_in_force_after, insert_replay, reversed_charge_offs};
 pub(crate) use seen_event::{SeenEvent, record_seen_events};
 pub(crate) use unapplied::{

@@ -9,7 +9,6 @@ use crate::loans::{self, Loan, postings};
 use crate::payments::{
     commands::apply_suspense,
     events::payment_story,
-    posting::ALLOCATION,
     store::{self, EventInForce, PostedPayment, RequestedAllocation},
 };
 use jiff::civil::Date;
@@ -22,9 +21,9 @@ use uuid::Uuid;
 const MAX_EVENTS: usize = 2_000;
 /// The postings that depend on earlier ones.
 const DEPENDENT: &[&str] =
-    &[postings::PAYMENT, postings::PREPAYMENT, ALLOCATION, postings::ACCRUAL, postings::LATE_FEE];
+    &[postings::PAYMENT, postings::PREPAYMENT, postings::ALLOCATION, postings::ACCRUAL, postings::LATE_FEE];
 /// The postings that pay something.
-const PAYING: &[&str] = &[postings::PAYMENT, postings::PREPAYMENT, ALLOCATION];
+const PAYING: &[&str] = &[postings::PAYMENT, postings::PREPAYMENT, postings::ALLOCATION];
 
 /// The postings after the change that depend on it.
 pub(super) struct AffectedPostings {

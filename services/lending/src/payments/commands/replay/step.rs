@@ -1,14 +1,12 @@
 //! One payment or allocation that a replay posts.
 
 use crate::LendingError;
-use crate::loans::{Loan, postings};
-use crate::model::{Allocation, AllocationHints};
+use crate::loans::store::ScheduleCache;
+use crate::loans::{self, Loan, postings};
+use crate::model::{self, Allocation, AllocationHints, Dues};
 use crate::payments::{
     commands::allocate_suspense,
-    dues,
     events::{PaymentReposted, payment_story},
-    posting,
-    schedule_cache::ScheduleCache,
     store::{self, NewAllocation, NewRepost, PostedPayment, RequestedAllocation},
 };
 use jiff::civil::Date;
@@ -58,26 +56,26 @@ impl ReplayStep<'_> {
         loan: &Loan,
         held: bool,
     ) -> Result<Option<(Uuid, Vec<Allocation>)>, LendingError> {
-        let (schedules, day) = (context.schedules, dues::division_day(loan, self.day));
+        let (schedules, day) = (context.schedules, loans::division_day(loan, self.day));
         match &self.action {
             ReplayAction::NewPayment { payment_id, amount, hints, event_id } => {
                 let applied = divide(tx, schedules, loan, day, *amount, *hints, held).await?;
-                let lines = posting::payment_lines(*amount, &applied)?;
+                let lines = postings::payment_lines(*amount, &applied)?;
                 let story = payment_story(*payment_id);
-                let mut event = postings::event(loan, posting::schema(*hints), self.day, story, lines);
+                let mut event = postings::event(loan, postings::payment_schema(*hints), self.day, story, lines);
                 event.event_id = *event_id;
                 ledger::post(tx, &event).await?;
                 Ok(Some((*event_id, applied)))
             }
             ReplayAction::Repost(posted) => {
-                let hints = dues::parse_hints(&posted.hints);
+                let hints = AllocationHints::from_stored(&posted.hints);
                 let applied = divide(tx, schedules, loan, day, posted.amount, hints, held).await?;
                 repost(tx, context, loan, posted, hints, applied).await?;
                 Ok(None)
             }
             ReplayAction::Allocation(requested) => {
                 let schedule = schedules.schedule_of(tx, loan).await?;
-                let books = dues::books_as_of(tx, loan, day).await?;
+                let books = loans::books_as_of(tx, loan, day).await?;
                 let applied = allocate_suspense::divide(loan, &schedule, books, day)?;
                 let allocation = NewAllocation {
                     allocation_id: requested.allocation_id,
@@ -105,11 +103,12 @@ async fn divide(
     held: bool,
 ) -> Result<Vec<Allocation>, LendingError> {
     if held {
-        return Ok(posting::held(amount));
+        return Ok(model::hold(amount));
     }
     let schedule = schedules.schedule_of(tx, loan).await?;
-    let books = dues::books_as_of(tx, loan, day).await?;
-    dues::divide(loan, &dues::outstanding(loan, &schedule, &books, day)?, amount, hints)
+    let books = loans::books_as_of(tx, loan, day).await?;
+    let dues = Dues::on(day, &loan.policy, &loan.calendar, &schedule, &books)?;
+    Ok(model::allocate(amount, &loan.policy, &dues.outstanding, hints)?)
 }
 
 /// Posts a payment as its next version, and stores, audits and publishes that.
@@ -124,8 +123,8 @@ async fn repost(
     let (replay, reversal_id) = (context.number, context.reversals[&posted.event_id]);
     let (payment_id, version) = (posted.payment_id, posted.version + 1);
     let correlation_id = format!("{}:replay:{replay}", payment_story(payment_id));
-    let lines = posting::payment_lines(posted.amount, &applied)?;
-    let event = postings::event(loan, posting::schema(hints), posted.effective_date, correlation_id, lines);
+    let lines = postings::payment_lines(posted.amount, &applied)?;
+    let event = postings::event(loan, postings::payment_schema(hints), posted.effective_date, correlation_id, lines);
     let (event_id, replaces) = (event.event_id, posted.event_id);
     ledger::post(tx, &event).await?;
     let row = NewRepost { payment_id, version, event_id, replaces, reversal_id, applied: &applied, replay };

@@ -1,9 +1,11 @@
 //! Reverses an event by posting its mirror image.
 
-use crate::{LedgerError, PostedEvent, store};
+use crate::{LedgerError, PostedEvent};
 use jiff::civil::Date;
 use onceward_db::{DbError, Tx};
 use uuid::Uuid;
+
+const REVERSE: &str = "SELECT outcome, known_id FROM ledger.reverse_event($1, $2, $3, $4, $5, $6)";
 
 /// The kind of posting of a reversal.
 pub const REVERSAL_SCHEMA: &str = "posting.reversal.v1";
@@ -21,10 +23,7 @@ pub async fn reverse(
 ) -> Result<PostedEvent, LedgerError> {
     tx.tenant()?;
     let row = tx
-        .query_one(
-            store::REVERSE,
-            &[&event_id, &reversal_id, &REVERSAL_SCHEMA, &effective_date, &correlation_id, &note],
-        )
+        .query_one(REVERSE, &[&event_id, &reversal_id, &REVERSAL_SCHEMA, &effective_date, &correlation_id, &note])
         .await?;
     let known: Uuid = row.try_get("known_id").map_err(DbError::from)?;
     match row.try_get("outcome").map_err(DbError::from)? {

@@ -2,13 +2,47 @@
 //!
 //! The checks read every line of the tenant. They are for off-peak hours, not for a request.
 
-use crate::{Account, LedgerError, store};
+use crate::{Account, LedgerError};
 use onceward_db::{Db, DbError, Row, Tx};
 use onceward_envelope::TenantId;
 use onceward_money::{Currency, Minor, MoneyError};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use uuid::Uuid;
+
+const TENANTS: &str = "SELECT tenant_id FROM ledger.tenants()";
+
+const DIFFERENCES: &str = "
+    WITH recomputed AS (
+        SELECT n.tenant_id, n.loan_id, n.account, n.currency, sum(n.debit_minor - n.credit_minor) AS balance_minor
+        FROM ledger.ledger_entry n
+        JOIN ledger.ledger_event e ON e.tenant_id = n.tenant_id AND e.event_id = n.event_id
+        WHERE e.finalized_at IS NOT NULL
+        GROUP BY n.tenant_id, n.loan_id, n.account, n.currency)
+    SELECT loan_id, account, currency, coalesce(b.balance_minor, 0), coalesce(r.balance_minor, 0)::bigint
+    FROM ledger.balance b
+    FULL JOIN recomputed r USING (tenant_id, loan_id, account, currency)
+    WHERE coalesce(b.balance_minor, 0) <> coalesce(r.balance_minor, 0)
+    ORDER BY loan_id, account, currency
+    LIMIT $1";
+
+const UNBALANCED: &str = "
+    SELECT e.event_id, e.loan_id, n.currency, coalesce(sum(n.debit_minor), 0)::bigint, coalesce(sum(n.credit_minor), 0)::bigint
+    FROM ledger.ledger_event e
+    LEFT JOIN ledger.ledger_entry n ON n.tenant_id = e.tenant_id AND n.event_id = e.event_id
+    WHERE e.finalized_at IS NOT NULL
+    GROUP BY e.event_id, e.loan_id, n.currency
+    HAVING count(n.line_no) < 2 OR sum(n.debit_minor) <> sum(n.credit_minor)
+    ORDER BY e.event_id, n.currency
+    LIMIT $1";
+
+const TRIAL_BALANCE: &str = "
+    SELECT n.account, n.currency, sum(n.debit_minor)::bigint, sum(n.credit_minor)::bigint
+    FROM ledger.ledger_entry n
+    JOIN ledger.ledger_event e ON e.tenant_id = n.tenant_id AND e.event_id = n.event_id
+    WHERE e.finalized_at IS NOT NULL
+    GROUP BY n.account, n.currency
+    ORDER BY n.account, n.currency";
 
 /// The maximum number of findings per check.
 pub const MAX_FINDINGS: i64 = 1_000;
@@ -104,7 +138,7 @@ impl TrialBalanceLine {
 
 /// Returns the tenants with data in the ledger, even if their events or their balances are lost.
 pub async fn tenants(db: &Db) -> Result<Vec<TenantId>, DbError> {
-    let rows = db.connection().await?.query(store::TENANTS, &[]).await?;
+    let rows = db.connection().await?.query(TENANTS, &[]).await?;
     let invalid = |_| DbError::Config("the ledger contains an invalid tenant id; correct the row".to_owned());
     rows.iter().map(|row| TenantId::new(row.get::<_, &str>(0)).map_err(invalid)).collect()
 }
@@ -120,7 +154,7 @@ pub async fn check(tx: &Tx) -> Result<LedgerCheck, LedgerError> {
 
 /// Returns the balances that differ from their lines: none, unless a writer bypassed the ledger.
 pub async fn differences(tx: &Tx) -> Result<Vec<BalanceDifference>, LedgerError> {
-    let rows = tx.query(store::DIFFERENCES, &[&MAX_FINDINGS]).await?;
+    let rows = tx.query(DIFFERENCES, &[&MAX_FINDINGS]).await?;
     read(&rows, |row| {
         Ok(BalanceDifference {
             loan_id: row.try_get(0)?,
@@ -134,7 +168,7 @@ pub async fn differences(tx: &Tx) -> Result<Vec<BalanceDifference>, LedgerError>
 
 /// Returns the final events that do not balance: none, unless a writer bypassed the ledger.
 pub async fn unbalanced(tx: &Tx) -> Result<Vec<UnbalancedEvent>, LedgerError> {
-    let rows = tx.query(store::UNBALANCED, &[&MAX_FINDINGS]).await?;
+    let rows = tx.query(UNBALANCED, &[&MAX_FINDINGS]).await?;
     read(&rows, |row| {
         Ok(UnbalancedEvent {
             event_id: row.try_get(0)?,
@@ -148,7 +182,7 @@ pub async fn unbalanced(tx: &Tx) -> Result<Vec<UnbalancedEvent>, LedgerError> {
 
 /// Returns debits and credits per account and currency.
 pub async fn trial_balance(tx: &Tx) -> Result<Vec<TrialBalanceLine>, LedgerError> {
-    let rows = tx.query(store::TRIAL_BALANCE, &[]).await?;
+    let rows = tx.query(TRIAL_BALANCE, &[]).await?;
     read(&rows, |row| {
         Ok(TrialBalanceLine {
             account: row.try_get(0)?,

@@ -1,10 +1,13 @@
 //! Posting: one round trip for any number of events.
 
-use crate::{LedgerError, NewLedgerEvent, Side, store};
+use crate::{LedgerError, NewLedgerEvent, Side};
 use onceward_db::{DbError, Tx};
 use onceward_money::Minor;
 use std::collections::{HashMap, HashSet};
 use uuid::Uuid;
+
+const POST: &str = "
+    SELECT given_id, known_id FROM ledger.post_events($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)";
 
 /// The maximum number of events per call: all of their balances are locked at once.
 pub const MAX_EVENTS: usize = 1_000;
@@ -75,7 +78,7 @@ async fn insert(tx: &Tx, events: &[NewLedgerEvent]) -> Result<HashMap<Uuid, Uuid
     let lines = LineColumns::new(events);
     let rows = tx
         .query(
-            store::POST,
+            POST,
             &[
                 &ids,
                 &loans,
