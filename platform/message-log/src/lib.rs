@@ -60,6 +60,7 @@ pub const MIGRATIONS: Migrations = Migrations {
         Migration { name: "0005_triage", sql: include_str!("../migrations/0005_triage.sql") },
         Migration { name: "0006_story", sql: include_str!("../migrations/0006_story.sql") },
         Migration { name: "0007_plans", sql: include_str!("../migrations/0007_plans.sql") },
+        Migration { name: "0009_held_keys", sql: include_str!("../migrations/0009_held_keys.sql") },
     ],
 };
 

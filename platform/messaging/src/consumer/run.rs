@@ -147,6 +147,7 @@ fn subscription(options: &ConsumerOptions) -> Subscription {
         consumer: options.name.clone(),
         queue: options.queue.clone(),
         ordered: options.ordered,
+        holds_keys: options.holds_keys,
         concurrency: options.concurrency,
         isolate_killers: true,
     }
