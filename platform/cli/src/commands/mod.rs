@@ -2,6 +2,7 @@
 
 mod account;
 mod audit;
+mod cancel;
 mod dlq;
 mod doctor;
 mod duration;
@@ -44,9 +45,9 @@ pub enum CliCommand {
     /// Add and list tenants
     #[command(subcommand)]
     Tenant(tenant::TenantCommand),
-    /// Show the depth and age of each queue
+    /// Show the depth and age of each queue, and cancel single messages
     Queues(queues::Args),
-    /// List, inspect, requeue and quarantine dead letters
+    /// List, inspect, requeue, quarantine and release dead letters
     #[command(subcommand)]
     Dlq(dlq::DlqCommand),
     /// Show and retry messages that wait to be published to an external bus

@@ -1,6 +1,6 @@
 //! `queues`.
 
-use super::outbox::BUS_TIMEOUT;
+use super::{cancel, outbox::BUS_TIMEOUT};
 use crate::table::{TextTable, WidthArgs, number, text};
 use jiff::Timestamp;
 use onceward::{
@@ -13,7 +13,7 @@ use onceward_broker::BusKind;
 use onceward_db::Db;
 use onceward_message_log::{
     routes::OUTBOX,
-    stats::{self, QueueStats, UnknownMessages, at_least},
+    stats::{self, HeldKeys, QueueStats, UnknownMessages, at_least},
 };
 use serde_json::json;
 use std::{
@@ -23,7 +23,10 @@ use std::{
 
 /// Arguments of `queues`.
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
+    #[command(subcommand)]
+    command: Option<QueuesCommand>,
     /// Print one JSON object per line
     #[arg(long)]
     json: bool,
@@ -31,10 +34,26 @@ pub struct Args {
     width: WidthArgs,
 }
 
+/// Commands about messages in queues.
+#[derive(Debug, clap::Subcommand)]
+pub enum QueuesCommand {
+    /// Cancel a message that waits: it is not handled, and becomes a dead letter with the reason `cancelled`
+    ///
+    /// The message may wait in a queue, for a retry or a time, behind another message of its key, in the outbox, or on an
+    /// external bus. Messages behind it continue, also if the consumer's dead letters hold their key. A message that a worker
+    /// holds or has handled cannot be cancelled. `onceward dlq requeue` undoes a cancellation.
+    ///
+    /// Exit status: 0 if cancelled, 1 if a worker holds it, 3 if there was nothing to cancel.
+    Cancel(cancel::Args),
+}
+
 /// The messages that the bus holds, by queue.
 type BacklogByQueue = HashMap<String, QueueBacklog>;
 
 pub(super) async fn run(platform: &Platform, config: &Config, args: Args) -> anyhow::Result<ExitCode> {
+    if let Some(QueuesCommand::Cancel(args)) = args.command {
+        return cancel::run(platform, config, args).await;
+    }
     let db = Db::connect(super::database(config)?)?;
     let mut queues = stats::queue_stats(&db).await?;
     if relays::recorded_bus(&db).await? == BusKind::Postgres.name() {
@@ -44,6 +63,8 @@ pub(super) async fn run(platform: &Platform, config: &Config, args: Args) -> any
     let on_the_bus = load_bus_backlog(platform, config, &db, args.width).await?;
     let unknown = stats::unknown_messages(&db).await?;
     let unknown: BTreeMap<&str, &UnknownMessages> = unknown.iter().map(|one| (one.queue.as_str(), one)).collect();
+    let held = stats::held_keys(&db).await?;
+    let held: BTreeMap<&str, &HeldKeys> = held.iter().map(|one| (one.queue.as_str(), one)).collect();
     let read: HashSet<&str> = platform.consumers().map(|consumer| consumer.queue()).collect();
     for queue in &mut queues {
         // In a queue without a consumer, no message waits to be handled.
@@ -55,14 +76,16 @@ pub(super) async fn run(platform: &Platform, config: &Config, args: Args) -> any
     }
     if args.json {
         let unknown_of = |queue: &QueueStats| unknown.get(queue.queue.as_str()).copied();
-        queues.iter().for_each(|queue| print_json(queue, unknown_of(queue), on_the_bus.as_ref()));
+        let held_of = |queue: &QueueStats| held.get(queue.queue.as_str()).copied();
+        queues.iter().for_each(|queue| print_json(queue, unknown_of(queue), held_of(queue), on_the_bus.as_ref()));
     } else {
-        let table = table(&queues, &unknown, on_the_bus.as_ref());
+        let table = table(&queues, &unknown, &held, on_the_bus.as_ref());
         table.print(args.width, "no queues are declared; run `onceward migrate`");
         unknown
             .values()
             .filter(|one| one.messages > 0)
             .for_each(|one| args.width.eprint_wrapped("", &explain_unknown(one)));
+        held.values().for_each(|one| args.width.eprint_wrapped("", &explain_held(one)));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -74,6 +97,18 @@ fn explain_unknown(unknown: &UnknownMessages) -> String {
         unknown.queue,
         unknown.event_types.join(", "),
         unknown.oldest_seconds
+    )
+}
+
+/// Explains the column "held" for a queue that has held keys.
+fn explain_held(held: &HeldKeys) -> String {
+    format!(
+        "{}: dead letters hold {} keys, the first for {:.0} s; `onceward dlq list --holding --queue {}` lists them. Later messages of \
+         these keys wait until they are requeued or released.",
+        held.queue,
+        at_least(held.keys, held.is_more),
+        held.longest_seconds,
+        held.queue
     )
 }
 
@@ -95,13 +130,20 @@ async fn load_bus_backlog(
     Ok(Some(counts.into_iter().map(|count| (count.queue.clone(), count)).collect()))
 }
 
-fn print_json(queue: &QueueStats, unknown: Option<&UnknownMessages>, on_the_bus: Option<&BacklogByQueue>) {
+fn print_json(
+    queue: &QueueStats,
+    unknown: Option<&UnknownMessages>,
+    held: Option<&HeldKeys>,
+    on_the_bus: Option<&BacklogByQueue>,
+) {
     let mut shown = json!({"queue": queue.queue, "waiting": queue.depth, "oldestSeconds": queue.lag_seconds,
                            "putAside": queue.deferred, "putAsideIsMore": queue.deferred_is_more,
                            "unknown": unknown.map_or(0, |one| one.messages),
                            "unknownIsMore": unknown.is_some_and(|one| one.is_more),
                            "unknownOldestSeconds": unknown.map_or(0.0, |one| one.oldest_seconds),
                            "unknownTypes": unknown.map_or(&[][..], |one| &one.event_types),
+                           "heldKeys": held.map_or(0, |one| one.keys), "heldKeysIsMore": held.is_some_and(|one| one.is_more),
+                           "heldKeysLongestSeconds": held.map_or(0.0, |one| one.longest_seconds),
                            "dead": queue.dead, "deadIsMore": queue.dead_is_more});
     if let Some(on_the_bus) = on_the_bus {
         shown["onTheBus"] = json!(on_the_bus.get(&queue.queue).and_then(|count| count.waiting));
@@ -112,6 +154,7 @@ fn print_json(queue: &QueueStats, unknown: Option<&UnknownMessages>, on_the_bus:
 fn table(
     queues: &[QueueStats],
     unknown: &BTreeMap<&str, &UnknownMessages>,
+    held: &BTreeMap<&str, &HeldKeys>,
     on_the_bus: Option<&BacklogByQueue>,
 ) -> TextTable {
     let mut columns = vec![
@@ -121,13 +164,14 @@ fn table(
         number("deferred"),
         number("unknown"),
         number("dead"),
+        number("held"),
     ];
     columns.extend(on_the_bus.map(|_| number("on the bus")));
     let mut table = TextTable::new(&columns);
     for queue in queues {
-        let held = on_the_bus.map(|on_the_bus| {
-            let held = on_the_bus.get(&queue.queue).and_then(|count| count.waiting);
-            held.map_or("-".to_owned(), |held| held.to_string())
+        let waiting_there = on_the_bus.map(|on_the_bus| {
+            let waiting = on_the_bus.get(&queue.queue).and_then(|count| count.waiting);
+            waiting.map_or("-".to_owned(), |waiting| waiting.to_string())
         });
         let mut cells = vec![
             queue.queue.clone(),
@@ -136,8 +180,9 @@ fn table(
             at_least(queue.deferred, queue.deferred_is_more),
             unknown.get(queue.queue.as_str()).map_or("0".to_owned(), |one| at_least(one.messages, one.is_more)),
             at_least(queue.dead, queue.dead_is_more),
+            held.get(queue.queue.as_str()).map_or("0".to_owned(), |one| at_least(one.keys, one.is_more)),
         ];
-        cells.extend(held);
+        cells.extend(waiting_there);
         table.row(cells);
     }
     table
