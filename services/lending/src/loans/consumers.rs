@@ -11,9 +11,7 @@ use crate::{
     topology::{exchanges, keys, queues, tenant_key},
 };
 use jiff::{SignedDuration, Timestamp, tz::TimeZone};
-use onceward::{
-    Consumer, Event, Failure, Handler, NewMessage, Received, Schedule, Service, Tx, db::Savepoint, outbox,
-};
+use onceward::{Consumer, Event, Failure, Handler, NewMessage, Received, Schedule, Service, Tx, db::Savepoint, outbox};
 use onceward_audit::{self as audit, Entry};
 use serde_json::json;
 use std::time::Duration;

@@ -93,7 +93,10 @@ async fn a_change_is_not_refused_if_the_loan_is_created_while_it_looks_for_it() 
     onceward_testkit::eventually("the change waits for the loan", || async {
         let waits = "SELECT FROM onceward.deferred WHERE message->>'event_type' LIKE 'loan.update%'";
         let settled = "SELECT FROM lending.command_status WHERE kind = 'loan.update.v1' AND state <> 'processing'";
-        assert!(fixture.owner.query_opt(settled, &[]).await.unwrap().is_none(), "the change was settled without a loan");
+        assert!(
+            fixture.owner.query_opt(settled, &[]).await.unwrap().is_none(),
+            "the change was settled without a loan"
+        );
         fixture.owner.query_opt(waits, &[]).await.unwrap()
     })
     .await;

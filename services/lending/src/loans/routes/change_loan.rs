@@ -2,11 +2,7 @@
 
 use crate::{
     LendingError,
-    loans::{
-        events::LoanUpdate,
-        request::LoanChange,
-        store,
-    },
+    loans::{events::LoanUpdate, request::LoanChange, store},
     payments::OPERATE,
     progress::CommandState,
 };

@@ -11,7 +11,8 @@ mod status;
 pub(crate) use books::{lowest_suspense, principal_balances, principal_changes, received, suspense_balances};
 pub(crate) use borrower::{Borrower, NewBorrower, find_borrower, has_borrower, insert_borrower};
 pub(crate) use command_status::{
-    CommandStatus, RequestClaim, claim_request, is_creation_accepted, latest_command, mark_processing, set_command_state, tenant_feature,
+    CommandStatus, RequestClaim, claim_request, is_creation_accepted, latest_command, mark_processing,
+    set_command_state, tenant_feature,
 };
 pub(crate) use loan::{
     LoanFilter, has_unserviced, insert_loan, list_loans, lock_loans, lock_unserviced, save_loan, set_accrued_to,
