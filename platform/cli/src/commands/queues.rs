@@ -103,7 +103,7 @@ fn explain_unknown(unknown: &UnknownMessages) -> String {
 /// Explains the column "held" for a queue that has held keys.
 fn explain_held(held: &HeldKeys) -> String {
     format!(
-        "{}: dead letters hold {} keys, the first for {:.0} s; `onceward dlq list --holding --queue {}` lists them. Later messages of \
+        "{}: keys held by dead letters: {}, the first for {:.0} s; `onceward dlq list --holding --queue {}` lists them. Later messages of \
          these keys wait until they are requeued or released.",
         held.queue,
         at_least(held.keys, held.is_more),

@@ -33,7 +33,7 @@ pub(super) async fn held_keys(context: &CheckContext<'_>) -> anyhow::Result<Vec<
         let (queue, count, seconds, waiting): (&str, i64, f64, i64) = (row.get(0), row.get(1), row.get(2), row.get(3));
         let letters = if count == 1 { "1 dead letter holds its key".to_owned() } else { format!("{count} dead letters hold their keys") };
         let what = format!(
-            "{letters} in {queue}, the oldest for {}, and {waiting} messages wait behind them",
+            "{letters} in {queue}, the oldest for {}; messages that wait behind them: {waiting}",
             humanize(seconds)
         );
         let advice = format!(

@@ -226,8 +226,8 @@ impl TriageReport {
             let messages = if count == 1 { "1 message".to_owned() } else { format!("{count} messages") };
             let key = text(&fate.ordering_key).escape_debug().to_string();
             match self.verb {
-                "release" if self.output.dry_run => format!(", {messages} of key {key} would continue"),
-                "release" => format!(", {messages} of key {key} continue"),
+                "release" if self.output.dry_run => format!("; waiting behind it in key {key}: {messages}"),
+                "release" => format!("; waiting behind it in key {key}: {messages}, now due"),
                 _ => format!(
                     ", still holds key {key} ({messages} waiting); release it with `onceward dlq release {}`",
                     fate.id
