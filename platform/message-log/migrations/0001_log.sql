@@ -117,6 +117,14 @@ CREATE TABLE onceward.lane_turn (
     PRIMARY KEY (lane_id, turn)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 500);
 
+-- Messages of the log that were cancelled before a reader reached them. The turn that passes one deletes its row, so the table is
+-- nearly always empty.
+CREATE TABLE onceward.cancelled (
+    lane_id int    NOT NULL,
+    seq     bigint NOT NULL,
+    PRIMARY KEY (lane_id, seq)
+);
+
 -- How often a turn was started; more than once means that a worker died or lost its database in it.
 CREATE TABLE onceward.turn_start (
     lane_id int    NOT NULL,
@@ -135,13 +143,14 @@ INSERT INTO onceward.quiet_turn (slot)
 SELECT generate_series(0, 63);
 
 -- Messages that cannot be handled now: they wait for a retry or a time, are leased to a worker, or wait behind such a
--- message of the same key. A row contains the whole message, so that no partition has to be kept for it.
+-- message of the same key. A row contains the whole message, so that no partition has to be kept for it. A dead letter that
+-- holds its key has a row in the state `held`, which is never due: followers wait behind it until it is requeued or released.
 CREATE TABLE onceward.deferred (
     id              bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     lane_id         int         NOT NULL,
     queue_id        int         NOT NULL,
     seq             bigint      NOT NULL,
-    state           text        NOT NULL CHECK (state IN ('delayed', 'retry', 'waiting', 'unknown', 'parked', 'leased')),
+    state           text        NOT NULL CHECK (state IN ('delayed', 'retry', 'waiting', 'unknown', 'parked', 'leased', 'held')),
     due_at          timestamptz,                 -- when it is due; NULL: when its predecessor is settled
     blocks          boolean     NOT NULL,        -- followers with the same key wait behind it
     attempts        int         NOT NULL DEFAULT 0,
@@ -156,12 +165,14 @@ CREATE TABLE onceward.deferred (
     tenant_id       text        NOT NULL,
     ordering_key    text,
     created_at      timestamptz NOT NULL,
+    dead_letter_id  bigint,                      -- the dead letter that holds the key; NULL in all states but `held`
     message         jsonb       NOT NULL
 );
 CREATE INDEX deferred_due ON onceward.deferred (lane_id, due_at, id) WHERE due_at IS NOT NULL;
 CREATE INDEX deferred_key ON onceward.deferred (lane_id, ordering_key, id) WHERE ordering_key IS NOT NULL AND blocks;
 CREATE INDEX deferred_queue_due ON onceward.deferred (queue_id, due_at);
-CREATE INDEX deferred_queue_age ON onceward.deferred (queue_id, created_at) WHERE state <> 'delayed';
+CREATE INDEX deferred_queue_age ON onceward.deferred (queue_id, created_at) WHERE state NOT IN ('delayed', 'held');
+CREATE INDEX deferred_held ON onceward.deferred (dead_letter_id) WHERE dead_letter_id IS NOT NULL;
 -- Messages whose type or version no running worker knows.
 CREATE INDEX deferred_unknown ON onceward.deferred (queue_id, created_at) WHERE state = 'unknown';
 SELECT onceward_meta.protect('onceward.deferred', 'SELECT');

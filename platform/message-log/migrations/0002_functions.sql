@@ -347,7 +347,7 @@ CREATE FUNCTION onceward.places(p_lanes int[], p_limit int, p_quiet boolean)
         lane_id int, about json, seq bigint, created_at timestamptz, occurred_at timestamptz, id uuid,
         version smallint, event_type text, topic text, ordering_key text, idempotency_key text,
         correlation_uuid uuid, correlation_id text, causation_id text, headers json, payload json,
-        last_seq bigint, tenant_id text, has_blocked boolean)
+        last_seq bigint, tenant_id text, has_blocked boolean, has_cancelled boolean)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $$
 DECLARE
@@ -358,7 +358,8 @@ BEGIN
         SELECT l.id AS lane_id, n.tenant_id, coalesce(c.turn, 0) AS turn, coalesce(c.last_seq, 0) AS last_seq,
                coalesce(c.open_xids, '{}') AS open_xids, coalesce(c.open_floors, '{}') AS open_floors,
                coalesce(c.careful_until, 0) AS careful_until,
-               EXISTS (SELECT FROM onceward.deferred d WHERE d.lane_id = l.id AND d.ordering_key IS NOT NULL AND d.blocks) AS has_blocked
+               EXISTS (SELECT FROM onceward.deferred d WHERE d.lane_id = l.id AND d.ordering_key IS NOT NULL AND d.blocks) AS has_blocked,
+               EXISTS (SELECT FROM onceward.cancelled k WHERE k.lane_id = l.id) AS has_cancelled
         FROM unnest(p_lanes) AS l(id)
         JOIN onceward.lane n ON n.id = l.id
         LEFT JOIN LATERAL (SELECT t.* FROM onceward.lane_turn t WHERE t.lane_id = l.id ORDER BY t.turn DESC LIMIT 1) c ON true)
@@ -374,7 +375,7 @@ BEGIN
                        SELECT generate_series(pg_snapshot_xmax(pg_current_snapshot())::text::bigint, pg_current_xact_id()::text::bigint - 1)) AS o(xid)
                    WHERE o.xid & 4294967295 = ANY (ARRAY(SELECT q.xmax::text::bigint FROM onceward.quiet_turn q))) END),
            NULL::bigint, NULL::timestamptz, NULL::timestamptz, NULL::uuid, NULL::smallint, NULL, NULL, NULL,
-           NULL, NULL::uuid, NULL, NULL, NULL::json, NULL::json, p.last_seq, p.tenant_id, p.has_blocked
+           NULL, NULL::uuid, NULL, NULL, NULL::json, NULL::json, p.last_seq, p.tenant_id, p.has_blocked, p.has_cancelled
     FROM place p LEFT JOIN onceward.turn_start s ON s.lane_id = p.lane_id AND s.turn = p.turn + 1
     UNION ALL
     SELECT p.lane_id,
@@ -386,17 +387,18 @@ BEGIN
            d.seq, d.created_at, (d.message->>'occurred_at')::timestamptz, (d.message->>'id')::uuid, (d.message->>'version')::smallint,
            d.message->>'event_type', d.message->>'topic', d.ordering_key, d.message->>'idempotency_key',
            NULL, d.message->>'correlation_id', d.message->>'causation_id', (d.message->'headers')::json, (d.message->'payload')::json,
-           NULL, NULL, NULL
+           NULL, NULL, NULL, NULL
     FROM place p
     CROSS JOIN LATERAL (
         SELECT * FROM onceward.deferred d WHERE d.lane_id = p.lane_id AND d.due_at <= clock_timestamp()
         ORDER BY d.due_at, d.id LIMIT p_limit) d
     UNION ALL
     SELECT p.lane_id,
-           json_build_object('late', true, 'tenant_id', m.tenant_id, 'blocked', m.ordering_key IS NOT NULL AND p.has_blocked AND EXISTS (
+           json_build_object('late', true, 'tenant_id', m.tenant_id, 'cancelled', p.has_cancelled AND EXISTS (
+               SELECT FROM onceward.cancelled k WHERE k.lane_id = p.lane_id AND k.seq = m.seq), 'blocked', m.ordering_key IS NOT NULL AND p.has_blocked AND EXISTS (
                SELECT FROM onceward.deferred d WHERE d.lane_id = p.lane_id AND d.ordering_key = m.ordering_key AND d.blocks)),
            m.seq, m.created_at, m.occurred_at, m.id, nullif(m.version, 1::smallint), m.event_type, m.topic, m.ordering_key, m.idempotency_key,
-           m.correlation_uuid, m.correlation_id, m.causation_id, m.headers, m.payload, NULL, NULL, NULL
+           m.correlation_uuid, m.correlation_id, m.causation_id, m.headers, m.payload, NULL, NULL, NULL, NULL
     FROM place p
     CROSS JOIN LATERAL (
         SELECT array_agg(o.xid) AS xids, min(o.floor) AS floor FROM unnest(p.open_xids, p.open_floors) AS o(xid, floor)
@@ -432,7 +434,10 @@ BEGIN
     FROM place p
     UNION ALL
     SELECT p.lane_id,
-           CASE WHEN m.ordering_key IS NOT NULL AND p.has_blocked AND EXISTS (
+           CASE WHEN p.has_cancelled AND EXISTS (
+               SELECT FROM onceward.cancelled k WHERE k.lane_id = p.lane_id AND k.seq = m.seq)
+           THEN json_build_object('cancelled', true)
+           WHEN m.ordering_key IS NOT NULL AND p.has_blocked AND EXISTS (
                SELECT FROM onceward.deferred d WHERE d.lane_id = p.lane_id AND d.ordering_key = m.ordering_key AND d.blocks)
            THEN json_build_object('tenant_id', m.tenant_id, 'blocked', true)
            WHEN m.tenant_id <> p.tenant_id THEN json_build_object('tenant_id', m.tenant_id) END,
@@ -474,6 +479,15 @@ BEGIN
         SELECT t.ctid FROM unnest(p_lanes, p_turns) AS a(lane, turn)
         CROSS JOIN LATERAL (SELECT b.ctid FROM onceward.turn_start b WHERE b.lane_id = a.lane AND b.turn = a.turn OFFSET 0) t));
 END
+$$;
+
+-- Forgets cancelled messages that this turn passed.
+CREATE FUNCTION onceward.pass_cancelled(p_lanes int[], p_seqs bigint[]) RETURNS void
+    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$
+    DELETE FROM onceward.cancelled k
+    USING unnest(p_lanes, p_seqs) AS a(lane, seq)
+    WHERE k.lane_id = a.lane AND k.seq = a.seq
 $$;
 
 -- Records, outside the turn's own transaction, that the turn was started.

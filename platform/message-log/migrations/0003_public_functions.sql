@@ -72,13 +72,14 @@ BEGIN
     -- The age of a failed message, and of those behind it, counts from its publication.
     LEFT JOIN LATERAL (
         SELECT f.created_at AS first_at FROM onceward.deferred f
-        WHERE f.queue_id = q.id AND f.state <> 'delayed' ORDER BY f.created_at LIMIT 1) aside ON true
+        WHERE f.queue_id = q.id AND f.state NOT IN ('delayed', 'held') ORDER BY f.created_at LIMIT 1) aside ON true
     -- The age of a message that was delayed on purpose counts from the time at which it was due.
     LEFT JOIN LATERAL (
         SELECT f.due_at FROM onceward.deferred f
         WHERE f.queue_id = q.id AND f.due_at <= clock_timestamp() ORDER BY f.due_at LIMIT 1) delayed ON true
     CROSS JOIN LATERAL (
-        SELECT count(*) AS n FROM (SELECT FROM onceward.deferred f WHERE f.queue_id = q.id LIMIT p_sample + 1) x) a
+        SELECT count(*) AS n FROM (
+            SELECT FROM onceward.deferred f WHERE f.queue_id = q.id AND f.state <> 'held' LIMIT p_sample + 1) x) a
     CROSS JOIN LATERAL (
         SELECT count(*) AS n FROM (
             SELECT FROM onceward.dead_letters f WHERE f.queue = q.name AND f.status = 'dead' LIMIT p_sample + 1) x) d;

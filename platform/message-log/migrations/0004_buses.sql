@@ -40,6 +40,23 @@ CREATE FUNCTION onceward.is_blocked(p_lane int, p_key text) RETURNS boolean
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $$ SELECT EXISTS (SELECT FROM onceward.deferred d WHERE d.lane_id = p_lane AND d.ordering_key = p_key AND d.blocks) $$;
 
+-- Returns whether this message of the log was cancelled.
+CREATE FUNCTION onceward.is_cancelled(p_lane int, p_seq bigint) RETURNS boolean
+    LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+    AS $$ SELECT EXISTS (SELECT FROM onceward.cancelled k WHERE k.lane_id = p_lane AND k.seq = p_seq) $$;
+
+-- Messages that were cancelled on their way over an external bus: they are not handled when they arrive. Kept as long as the log.
+CREATE TABLE onceward.cancelled_arrival (
+    event_id  uuid        NOT NULL,
+    queue     text        NOT NULL,
+    tenant_id text        NOT NULL,
+    actor     text        NOT NULL,
+    why       text        NOT NULL,
+    at        timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (event_id, queue)
+);
+SELECT onceward_meta.protect('onceward.cancelled_arrival', '');
+
 -- Advances lanes of the outbox: the messages that were read have been published.
 CREATE FUNCTION onceward.advance_outbox(p_lanes int[], p_turns bigint[], p_last_seqs bigint[], p_open_xids text[], p_open_floors text[], p_careful_until bigint[])
     RETURNS void
@@ -105,6 +122,9 @@ BEGIN
         WHERE v_all OR v_fresh ? (u.tenant || ':' || u.key)
         RETURNING lane_id)
     SELECT array_agg(DISTINCT l.lane_id) INTO v_lanes FROM landed l;
+    IF EXISTS (SELECT FROM onceward.cancelled_arrival) THEN
+        PERFORM onceward.cancel_landed(p_consumer, p_id, v_lanes);
+    END IF;
     RETURN coalesce(v_lanes, '{}');
 END
 $$;
@@ -252,6 +272,7 @@ DECLARE
     v_longer bigint;
     v_inbox  bigint;
     v_relay  bigint;
+    v_gone   bigint;
 BEGIN
     SELECT min(epoch) INTO v_oldest FROM onceward.log_epoch;
     DELETE FROM onceward.message_key WHERE ctid = ANY (ARRAY(
@@ -267,7 +288,11 @@ BEGIN
         SELECT b.ctid FROM onceward.relay_batch b
         WHERE b.published_at < (SELECT opened_at FROM onceward.log_epoch WHERE epoch = v_oldest) LIMIT p_limit));
     GET DIAGNOSTICS v_relay = ROW_COUNT;
-    RETURN v_keys + v_longer + v_inbox + v_relay;
+    DELETE FROM onceward.cancelled_arrival WHERE ctid = ANY (ARRAY(
+        SELECT c.ctid FROM onceward.cancelled_arrival c
+        WHERE c.at < (SELECT opened_at FROM onceward.log_epoch WHERE epoch = v_oldest) LIMIT p_limit));
+    GET DIAGNOSTICS v_gone = ROW_COUNT;
+    RETURN v_keys + v_longer + v_inbox + v_relay + v_gone;
 END
 $$;
 

@@ -3,7 +3,10 @@
 -- A letter is requeued into the lane it was taken from, as a deferred message that becomes due. It takes its old place in the
 -- order of its key: behind messages published before it and ahead of messages published after it, as far as they still wait in
 -- onceward.deferred. Only a message that a worker holds under a lease cannot be overtaken. Messages of the key that are still
--- unread in the log are younger than any letter and follow it anyway.
+-- unread in the log are younger than any letter and follow it anyway. The exception is a message that was cancelled and that no turn
+-- has passed yet: it is still in the log, and is requeued by forgetting that it was cancelled.
+--
+-- A letter that holds its key has a row in onceward.deferred, in the state `held`. Requeuing the letter deletes that row.
 --
 -- Functions that read or change letters see all tenants from a transaction that has none, and only its own from one that has.
 
@@ -33,7 +36,7 @@ CREATE TABLE onceward.dead_letter_act (
     queue          text        NOT NULL,
     event_type     text        NOT NULL,
     version        int         NOT NULL,
-    act            text        NOT NULL CHECK (act IN ('requeued', 'quarantined', 'collected')),
+    act            text        NOT NULL CHECK (act IN ('requeued', 'quarantined', 'collected', 'released', 'cancelled')),
     actor          text        NOT NULL CHECK (actor <> ''),
     why            text        NOT NULL CHECK (why <> ''),
     tag            text,
@@ -113,21 +116,57 @@ BEGIN
 END
 $$;
 
--- Inserts dead letters. A message that was leased is identified by its deferred row.
+-- Inserts dead letters. A message that was leased is identified by its deferred row. The row of a letter that holds its key was
+-- written before, in the same transaction, and now gets the letter's number.
 CREATE OR REPLACE FUNCTION onceward.bury(p_rows jsonb) RETURNS void
     LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $$
-    INSERT INTO onceward.dead_letters (event_id, tenant_id, queue, consumer, dead_letter_exchange, event_type, version,
-        ordering_key, correlation_id, reason, attempts, first_error, last_error, first_failed_at, message, lane_id, seq, occurred_at,
-        attempt_log)
-    SELECT r.event_id, r.tenant_id, r.queue, r.consumer, r.dead_letter_exchange, r.event_type, r.version, r.ordering_key,
-        r.correlation_id, r.reason, r.attempts, r.first_error, r.last_error, r.first_failed_at, r.message,
-        coalesce(r.lane_id, f.lane_id), coalesce(r.seq, f.seq, 0), onceward.occurred(r.message),
-        onceward.attempt_log(r.event_id, r.queue)
-    FROM jsonb_to_recordset(p_rows) AS r(event_id uuid, tenant_id text, queue text, consumer text, dead_letter_exchange text,
-        event_type text, version int, ordering_key text, correlation_id text, reason text, attempts int, first_error text,
-        last_error text, first_failed_at timestamptz, message jsonb, lane_id int, seq bigint, deferred_id bigint)
-    LEFT JOIN onceward.deferred f ON f.id = r.deferred_id
+    WITH buried AS (
+        INSERT INTO onceward.dead_letters (event_id, tenant_id, queue, consumer, dead_letter_exchange, event_type, version,
+            ordering_key, correlation_id, reason, attempts, first_error, last_error, first_failed_at, message, lane_id, seq, occurred_at,
+            attempt_log)
+        SELECT r.event_id, r.tenant_id, r.queue, r.consumer, r.dead_letter_exchange, r.event_type, r.version, r.ordering_key,
+            r.correlation_id, r.reason, r.attempts, r.first_error, r.last_error, r.first_failed_at, r.message,
+            coalesce(r.lane_id, f.lane_id), coalesce(r.seq, f.seq, 0), onceward.occurred(r.message),
+            onceward.attempt_log(r.event_id, r.queue)
+        FROM jsonb_to_recordset(p_rows) AS r(event_id uuid, tenant_id text, queue text, consumer text, dead_letter_exchange text,
+            event_type text, version int, ordering_key text, correlation_id text, reason text, attempts int, first_error text,
+            last_error text, first_failed_at timestamptz, message jsonb, lane_id int, seq bigint, deferred_id bigint)
+        LEFT JOIN onceward.deferred f ON f.id = r.deferred_id
+        RETURNING id, event_id, lane_id)
+    UPDATE onceward.deferred h
+    SET dead_letter_id = held.letter
+    FROM (
+        SELECT b.id AS letter, f.id
+        FROM buried b
+        CROSS JOIN LATERAL (
+            SELECT f.id
+            FROM onceward.deferred f
+            WHERE (f.message->>'id')::uuid = b.event_id
+              AND f.lane_id = b.lane_id
+              AND f.state = 'held'
+              AND f.dead_letter_id IS NULL
+            OFFSET 0) f) held
+    WHERE h.id = held.id
+$$;
+
+-- Returns whether a letter holds its key.
+CREATE FUNCTION onceward.holds_key(p_letter bigint) RETURNS boolean
+    LANGUAGE sql STABLE
+    AS $$ SELECT EXISTS (SELECT FROM onceward.deferred h WHERE h.dead_letter_id = p_letter) $$;
+
+-- How many messages wait behind a letter that holds its key; NULL if it does not hold it.
+CREATE FUNCTION onceward.followers(p_letter bigint) RETURNS bigint
+    LANGUAGE sql STABLE
+    AS $$
+    SELECT (SELECT count(*)
+            FROM onceward.deferred f
+            WHERE f.lane_id = h.lane_id
+              AND f.ordering_key = h.ordering_key
+              AND f.blocks
+              AND f.state = 'parked')
+    FROM onceward.deferred h
+    WHERE h.dead_letter_id = p_letter
 $$;
 
 CREATE FUNCTION onceward.sees(p_tenant text) RETURNS boolean
@@ -168,6 +207,7 @@ CREATE FUNCTION onceward.dead_letters_like(p_filter jsonb) RETURNS SETOF oncewar
       AND (p_filter->>'version' IS NULL OR d.version = (p_filter->>'version')::int)
       AND (p_filter->>'reason' IS NULL OR d.reason = p_filter->>'reason')
       AND (p_filter->>'event_id' IS NULL OR d.event_id = (p_filter->>'event_id')::uuid)
+      AND (p_filter->>'holds_key' IS NULL OR onceward.holds_key(d.id) = (p_filter->>'holds_key')::boolean)
       AND (p_filter->>'older_ms' IS NULL OR d.dead_at < statement_timestamp() - (p_filter->>'older_ms')::bigint * interval '1 ms')
       AND (p_filter->>'newer_ms' IS NULL OR d.dead_at >= statement_timestamp() - (p_filter->>'newer_ms')::bigint * interval '1 ms')
       AND (p_filter->>'own' IS NULL OR d.tenant_id = p_filter->>'own')
@@ -176,7 +216,7 @@ $$;
 -- A page of letters, the latest first, after the letter p_after.
 CREATE FUNCTION onceward.find_dead_letters(p_filter jsonb, p_after bigint, p_limit int)
     RETURNS TABLE (id bigint, dead_at timestamptz, queue text, tenant_id text, event_id uuid, event_type text, version int, ordering_key text,
-        correlation_id text, reason text, attempts int, last_error text, status text, tag text)
+        correlation_id text, reason text, attempts int, last_error text, status text, tag text, holds_key boolean)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_custom_plan
     AS $$
 DECLARE
@@ -186,7 +226,7 @@ BEGIN
     IF p_after IS NULL THEN
         RETURN QUERY
         SELECT d.id, d.dead_at, d.queue, d.tenant_id, d.event_id, d.event_type, d.version, d.ordering_key, d.correlation_id, d.reason,
-               d.attempts, d.last_error, d.status, d.tag
+               d.attempts, d.last_error, d.status, d.tag, onceward.holds_key(d.id)
         FROM onceward.dead_letters_like(v_filter) d ORDER BY d.dead_at DESC, d.id DESC LIMIT p_limit;
         RETURN;
     END IF;
@@ -196,7 +236,7 @@ BEGIN
     END IF;
     RETURN QUERY
     SELECT d.id, d.dead_at, d.queue, d.tenant_id, d.event_id, d.event_type, d.version, d.ordering_key, d.correlation_id, d.reason,
-           d.attempts, d.last_error, d.status, d.tag
+           d.attempts, d.last_error, d.status, d.tag, onceward.holds_key(d.id)
     FROM onceward.dead_letters_like(v_filter) d WHERE (d.dead_at, d.id) < (v_after, p_after)
     ORDER BY d.dead_at DESC, d.id DESC LIMIT p_limit;
 END
@@ -205,13 +245,13 @@ $$;
 -- Complete letters in the order of p_ids, and how often each message was requeued before it died this time.
 CREATE FUNCTION onceward.dead_letters_in_full(p_ids bigint[])
     RETURNS TABLE (id bigint, dead_at timestamptz, queue text, tenant_id text, event_id uuid, event_type text, version int, ordering_key text,
-        correlation_id text, reason text, attempts int, last_error text, status text, tag text,
+        correlation_id text, reason text, attempts int, last_error text, status text, tag text, holds_key boolean,
         consumer text, dead_letter_exchange text, first_error text, first_failed_at timestamptz, requeues int, message jsonb,
         attempt_log jsonb)
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $$
     SELECT d.id, d.dead_at, d.queue, d.tenant_id, d.event_id, d.event_type, d.version, d.ordering_key, d.correlation_id, d.reason,
-           d.attempts, d.last_error, d.status, d.tag, d.consumer, d.dead_letter_exchange, d.first_error, d.first_failed_at,
+           d.attempts, d.last_error, d.status, d.tag, onceward.holds_key(d.id), d.consumer, d.dead_letter_exchange, d.first_error, d.first_failed_at,
            onceward.requeues(d), d.message, d.attempt_log
     FROM unnest(p_ids) WITH ORDINALITY AS a(id, nth) JOIN onceward.dead_letters d ON d.id = a.id AND onceward.sees(d.tenant_id)
     ORDER BY a.nth
@@ -272,6 +312,14 @@ CREATE FUNCTION onceward.lane_of_letter(p_letter onceward.dead_letters) RETURNS 
         WHERE q.name = p_letter.queue))
 $$;
 
+-- Returns whether the letter's message was cancelled and is still unread in the log.
+CREATE FUNCTION onceward.is_unread(p_letter onceward.dead_letters) RETURNS boolean
+    LANGUAGE sql STABLE
+    AS $$
+    SELECT p_letter.reason = 'cancelled'
+       AND EXISTS (SELECT FROM onceward.cancelled k WHERE k.lane_id = p_letter.lane_id AND k.seq = p_letter.seq)
+$$;
+
 -- What requeuing these letters would do, in the order of p_ids. A letter that is the first of its key becomes due after p_delay_ms
 -- plus p_step_us for each letter before it, counting from p_first; one that was requeued n times before waits another 2^n seconds,
 -- at most a minute. The others wait behind it and have no wait of their own. Rows with an `aside` are messages that already wait
@@ -284,6 +332,7 @@ CREATE FUNCTION onceward.plan_requeue(p_ids bigint[], p_force boolean, p_first b
     WITH asked AS MATERIALIZED (
         SELECT a.nth, a.id, d.queue, d.tenant_id, d.event_id, d.event_type, d.version, d.ordering_key, d.seq,
                coalesce(d.occurred_at, d.dead_at) AS at, onceward.requeues(d) AS requeues, onceward.lane_of_letter(d) AS lane_id,
+               onceward.is_unread(d) AS is_unread,
                CASE WHEN d.id IS NULL THEN 'missing'
                     WHEN d.status = 'requeued' THEN 'requeued'
                     WHEN d.status = 'quarantined' AND NOT p_force THEN 'quarantined'
@@ -294,12 +343,14 @@ CREATE FUNCTION onceward.plan_requeue(p_ids bigint[], p_force boolean, p_first b
     line AS (
         SELECT a.id AS letter, NULL::bigint AS aside, coalesce(a.lane_id::text, a.queue || '/' || a.tenant_id) AS home, a.ordering_key,
                a.seq, a.at, a.event_id
-        FROM asked a WHERE a.refusal IS NULL AND a.ordering_key IS NOT NULL
+        FROM asked a WHERE a.refusal IS NULL AND a.ordering_key IS NOT NULL AND NOT a.is_unread
         UNION ALL
         SELECT NULL, f.id, f.lane_id::text, f.ordering_key, f.seq, coalesce(onceward.occurred(f.message), f.created_at),
                (f.message->>'id')::uuid
         FROM (SELECT DISTINCT a.lane_id, a.ordering_key FROM asked a WHERE a.refusal IS NULL) k
-        JOIN onceward.deferred f ON f.lane_id = k.lane_id AND f.ordering_key = k.ordering_key AND f.blocks AND f.state <> 'leased'),
+        JOIN onceward.deferred f ON f.lane_id = k.lane_id AND f.ordering_key = k.ordering_key AND f.blocks AND f.state <> 'leased'
+        -- The row with which one of these letters holds its key is replaced by its message.
+        WHERE NOT EXISTS (SELECT FROM asked a WHERE a.id = f.dead_letter_id AND a.refusal IS NULL)),
     timed AS (
         SELECT l.*, max(l.at) OVER (PARTITION BY l.home, l.ordering_key, l.seq > 0
                                     ORDER BY l.seq, l.at, l.event_id ROWS UNBOUNDED PRECEDING) AS follows
@@ -309,12 +360,13 @@ CREATE FUNCTION onceward.plan_requeue(p_ids bigint[], p_force boolean, p_first b
                coalesce(bool_or(t.letter IS NOT NULL) OVER (w ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), false) AS behind_letter
         FROM timed t WINDOW w AS (PARTITION BY t.home, t.ordering_key ORDER BY t.follows, t.seq, t.event_id, t.aside, t.letter)),
     judged AS (
-        SELECT a.*, p.place, a.refusal IS NULL AND coalesce(p.place, 1) = 1 AND NOT EXISTS (
+        SELECT a.*, p.place, a.refusal IS NULL AND NOT a.is_unread AND coalesce(p.place, 1) = 1 AND NOT EXISTS (
                    SELECT FROM onceward.deferred f WHERE f.lane_id = a.lane_id AND f.ordering_key = a.ordering_key AND f.blocks
                    AND f.state = 'leased') AS is_first
         FROM asked a LEFT JOIN placed p ON p.letter = a.id)
     SELECT j.id, j.refusal, j.queue, j.tenant_id, j.event_id, j.event_type, j.version, j.ordering_key, j.requeues, j.lane_id,
-           CASE WHEN j.is_first THEN
+           CASE WHEN j.is_unread THEN 0
+                WHEN j.is_first THEN
                p_delay_ms + (p_first + count(*) FILTER (WHERE j.is_first) OVER (ORDER BY j.nth) - 1) * p_step_us / 1000
                + CASE WHEN j.requeues > 0 THEN least(60, 2 ^ least(j.requeues, 6))::bigint * 1000 ELSE 0 END END,
            NULL::bigint, j.place, j.nth
@@ -346,7 +398,8 @@ BEGIN
           ORDER BY 1, 2, 3) n;
     PERFORM pg_advisory_xact_lock(19012, k.lane_id)
     FROM (SELECT DISTINCT onceward.lane_of_letter(d) AS lane_id FROM onceward.dead_letters d
-          WHERE d.id = ANY (p_ids) AND d.status <> 'requeued' AND d.ordering_key IS NOT NULL AND onceward.sees(d.tenant_id)
+          WHERE d.id = ANY (p_ids) AND d.status <> 'requeued' AND (d.ordering_key IS NOT NULL OR d.reason = 'cancelled')
+            AND onceward.sees(d.tenant_id)
           ORDER BY 1) k
     WHERE k.lane_id IS NOT NULL;
     PERFORM FROM onceward.deferred f
@@ -358,20 +411,28 @@ BEGIN
     RETURN QUERY
     WITH plan AS MATERIALIZED (SELECT * FROM onceward.plan_requeue(p_ids, p_force, p_first, p_delay_ms, p_step_us)),
     moved AS (DELETE FROM onceward.deferred f USING plan p WHERE f.id = p.aside RETURNING f.*, p.place),
+    uncancelled AS (
+        DELETE FROM onceward.cancelled k
+        USING plan p
+        JOIN onceward.dead_letters d ON d.id = p.id
+        WHERE p.refusal IS NULL AND k.lane_id = d.lane_id AND k.seq = d.seq),
+    unheld AS (DELETE FROM onceward.deferred f USING plan p WHERE f.dead_letter_id = p.id AND p.refusal IS NULL),
     put AS (
         INSERT INTO onceward.deferred (lane_id, queue_id, seq, state, due_at, blocks, attempts, first_error, last_error,
-            first_failed_at, tenant_id, ordering_key, created_at, message)
+            first_failed_at, tenant_id, ordering_key, created_at, dead_letter_id, message)
         SELECT r.lane_id, r.queue_id, r.seq, r.state, r.due_at, r.blocks, r.attempts, r.first_error, r.last_error,
-               r.first_failed_at, r.tenant_id, r.ordering_key, r.created_at, r.message
+               r.first_failed_at, r.tenant_id, r.ordering_key, r.created_at, r.dead_letter_id, r.message
         FROM (
             SELECT l.id AS lane_id, l.queue_id, d.seq, CASE WHEN p.wait_ms IS NULL THEN 'parked' ELSE 'retry' END AS state,
                    v_now + p.wait_ms * interval '1 ms' AS due_at, d.ordering_key IS NOT NULL AS blocks, 0 AS attempts, NULL AS first_error,
-                   NULL AS last_error, NULL::timestamptz AS first_failed_at, l.tenant_id, d.ordering_key, v_now AS created_at, d.message, p.place
+                   NULL AS last_error, NULL::timestamptz AS first_failed_at, l.tenant_id, d.ordering_key, v_now AS created_at,
+                   NULL::bigint AS dead_letter_id, d.message, p.place
             FROM plan p JOIN onceward.dead_letters d ON d.id = p.id JOIN onceward.lane l ON l.id = p.lane_id
-            WHERE p.refusal IS NULL
+            WHERE p.refusal IS NULL AND NOT onceward.is_unread(d)
             UNION ALL
-            SELECT m.lane_id, m.queue_id, m.seq, 'parked', NULL, true, m.attempts, m.first_error, m.last_error, m.first_failed_at,
-                   m.tenant_id, m.ordering_key, m.created_at, m.message, m.place
+            SELECT m.lane_id, m.queue_id, m.seq, CASE m.state WHEN 'held' THEN 'held' ELSE 'parked' END, NULL, true, m.attempts,
+                   m.first_error, m.last_error, m.first_failed_at, m.tenant_id, m.ordering_key, m.created_at, m.dead_letter_id,
+                   m.message, m.place
             FROM moved m) r
         ORDER BY r.lane_id, r.ordering_key, r.place),
     marked AS (UPDATE onceward.dead_letters d SET status = 'requeued' FROM plan p WHERE d.id = p.id AND p.refusal IS NULL),
@@ -388,9 +449,11 @@ BEGIN
 END
 $$;
 
--- Quarantines letters under a tag and returns the outcome of each.
+-- Quarantines letters under a tag and returns the outcome of each. One that holds its key still holds it: `followers` is how many
+-- messages wait behind it.
 CREATE FUNCTION onceward.quarantine(p_ids bigint[], p_tag text, p_actor text, p_why text)
-    RETURNS TABLE (id bigint, refusal text, queue text, tenant_id text, event_id uuid, event_type text, version int, ordering_key text)
+    RETURNS TABLE (id bigint, refusal text, queue text, tenant_id text, event_id uuid, event_type text, version int, ordering_key text,
+        followers bigint)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $$
 #variable_conflict use_column
@@ -407,7 +470,9 @@ BEGIN
     noted AS (
         INSERT INTO onceward.dead_letter_act (dead_letter_id, tenant_id, queue, event_type, version, act, actor, why, tag)
         SELECT a.id, a.tenant_id, a.queue, a.event_type, a.version, 'quarantined', p_actor, p_why, p_tag FROM asked a WHERE a.refusal IS NULL ORDER BY a.nth)
-    SELECT a.id, a.refusal, a.queue, a.tenant_id, a.event_id, a.event_type, a.version, a.ordering_key FROM asked a ORDER BY a.nth;
+    SELECT a.id, a.refusal, a.queue, a.tenant_id, a.event_id, a.event_type, a.version, a.ordering_key, onceward.followers(a.id)
+    FROM asked a
+    ORDER BY a.nth;
 END
 $$;
 

@@ -131,7 +131,8 @@ BEGIN
 END
 $$;
 
--- The deferred messages of a story. Only ids have an index here; for anything else all rows are read.
+-- The deferred messages of a story. Only ids have an index here; for anything else all rows are read. A held row stands for a dead
+-- letter, which is reported as such.
 CREATE FUNCTION onceward.story_deferred(p_correlation text, p_ids uuid[], p_limit int)
     RETURNS TABLE (
         id uuid, queue text, state text, due_at timestamptz, attempts int, first_error text, last_error text, first_failed_at timestamptz,
@@ -146,6 +147,7 @@ BEGIN
     FROM onceward.deferred d JOIN onceward.queue q ON q.id = d.queue_id
     WHERE ((p_correlation IS NOT NULL AND d.message->>'correlation_id' = p_correlation)
            OR (p_correlation IS NULL AND (d.message->>'id')::uuid = ANY (p_ids)))
+      AND d.state <> 'held'
       AND onceward.sees(d.tenant_id)
     ORDER BY d.id LIMIT p_limit;
 END
@@ -167,7 +169,7 @@ CREATE FUNCTION onceward.story_dead(p_correlation text, p_limit int)
     RETURNS TABLE (
         letter bigint, id uuid, queue text, consumer text, status text, tag text, reason text, attempts int, first_error text,
         last_error text, first_failed_at timestamptz, dead_at timestamptz, occurred_at timestamptz, event_type text, topic text,
-        tenant_id text, ordering_key text, causation_id text, acts jsonb, attempt_log jsonb)
+        tenant_id text, ordering_key text, causation_id text, acts jsonb, attempt_log jsonb, followers bigint)
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $$
     SELECT d.id, d.event_id, d.queue, d.consumer, d.status, d.tag, d.reason, d.attempts, d.first_error, d.last_error,
@@ -176,7 +178,7 @@ CREATE FUNCTION onceward.story_dead(p_correlation text, p_limit int)
            (SELECT coalesce(jsonb_agg(jsonb_build_object('act', a.act, 'actor', a.actor, 'why', a.why, 'tag', a.tag, 'at', a.at)
                                       ORDER BY a.id), '[]')
             FROM onceward.dead_letter_act a WHERE a.dead_letter_id = d.id),
-           d.attempt_log
+           d.attempt_log, onceward.followers(d.id)
     FROM onceward.dead_letters d
     WHERE d.correlation_id = p_correlation AND onceward.sees(d.tenant_id)
     ORDER BY d.id LIMIT p_limit

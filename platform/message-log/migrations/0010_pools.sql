@@ -261,5 +261,26 @@ CREATE FUNCTION onceward.desired_workers(p_queue text) RETURNS int
     LIMIT 1
 $$;
 
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA onceward FROM PUBLIC;
-GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA onceward TO onceward_app;
+REVOKE ALL ON FUNCTION
+    onceward.waiting_work(text[], int),
+    onceward.declare_pool(text, jsonb, int, jsonb),
+    onceward.report_pool(text, text, int, text, jsonb),
+    onceward.leave_pools(text),
+    onceward.pool_figures(text),
+    onceward.save_pool_size(text, int, int, text, jsonb, jsonb),
+    onceward.set_pool(text, jsonb, text),
+    onceward.pools(),
+    onceward.pool_decisions(text, int),
+    onceward.desired_workers(text)
+FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION
+    onceward.declare_pool(text, jsonb, int, jsonb),
+    onceward.report_pool(text, text, int, text, jsonb),
+    onceward.leave_pools(text),
+    onceward.pool_figures(text),
+    onceward.save_pool_size(text, int, int, text, jsonb, jsonb),
+    onceward.set_pool(text, jsonb, text),
+    onceward.pools(),
+    onceward.pool_decisions(text, int),
+    onceward.desired_workers(text)
+TO onceward_app;

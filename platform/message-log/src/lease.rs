@@ -150,10 +150,20 @@ pub(crate) async fn settle(
     let row = match settlement {
         Settlement::Done => tx.query_one(store::END_LEASE, &[&id, &number]).await?,
         Settlement::Dead { reason, error } => {
-            let mut letter = settle::dead_letter(&queue.identity(), &leased.delivery, reason, &error);
+            let identity = queue.identity();
+            let mut letter = settle::dead_letter(&identity, &leased.delivery, reason, &error);
             letter["deferred_id"] = id.into();
-            tx.query(store::BURY, &[&Value::from(vec![letter])]).await?;
-            tx.query_one(store::END_LEASE, &[&id, &number]).await?
+            if identity.holds(leased.delivery.ordering_key.as_deref()) {
+                // The row stays and becomes the one that holds the key.
+                let mut row = settle::held(attempts, &settle::storable(&error));
+                (row["id"], row["lease"]) = (id.into(), number.into());
+                let returned = tx.query_one(store::RETURN_LEASE, &[&row, &number]).await?;
+                tx.query(store::BURY, &[&Value::from(vec![letter])]).await?;
+                returned
+            } else {
+                tx.query(store::BURY, &[&Value::from(vec![letter])]).await?;
+                tx.query_one(store::END_LEASE, &[&id, &number]).await?
+            }
         }
         Settlement::Retry { after, error } => {
             let row = returned("retry", after, attempts, &error);

@@ -64,6 +64,7 @@ pub const MIGRATIONS: Migrations = Migrations {
         Migration { name: "0006_story", sql: include_str!("../migrations/0006_story.sql") },
         Migration { name: "0007_plans", sql: include_str!("../migrations/0007_plans.sql") },
         Migration { name: "0008_controls", sql: include_str!("../migrations/0008_controls.sql") },
+        Migration { name: "0009_held_keys", sql: include_str!("../migrations/0009_held_keys.sql") },
         Migration { name: "0010_pools", sql: include_str!("../migrations/0010_pools.sql") },
     ],
 };

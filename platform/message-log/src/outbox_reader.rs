@@ -32,6 +32,7 @@ impl OutboxReader {
             consumer: "relay".into(),
             queue: OUTBOX.into(),
             ordered: true,
+            holds_keys: false,
             concurrency: tasks,
             isolate_killers: false,
         };

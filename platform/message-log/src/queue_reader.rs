@@ -32,6 +32,8 @@ pub struct Subscription {
     pub queue: String,
     /// Keep the order of keys. Without it, a waiting message blocks no other.
     pub ordered: bool,
+    /// A dead letter holds its key: followers wait until it is requeued or released. Without order nothing is held.
+    pub holds_keys: bool,
     /// How many turns or leases will be requested concurrently.
     pub concurrency: usize,
     /// Count how often a turn starts, so that a message that kills its workers is found and isolated.
@@ -198,7 +200,8 @@ impl QueueReader {
 
     pub(crate) fn identity(&self) -> ConsumerIdentity {
         let identity = ConsumerIdentity::of(&self.subscription.consumer, &self.queue);
-        ConsumerIdentity { ordered: self.subscription.ordered, ..identity }
+        let Subscription { ordered, holds_keys, .. } = self.subscription;
+        ConsumerIdentity { ordered, holds_keys, ..identity }
     }
 
     pub(crate) fn is_suspicious(starts: i32) -> bool {

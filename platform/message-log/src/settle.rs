@@ -19,17 +19,25 @@ pub(crate) struct ConsumerIdentity {
     pub consumer: String,
     pub dead_letter_exchange: Option<String>,
     pub ordered: bool,
+    /// Whether dead letters hold their keys: followers wait until the letter is requeued or released.
+    pub holds_keys: bool,
 }
 
 impl ConsumerIdentity {
-    /// The identity of an ordered reader of `queue`.
+    /// The identity of an ordered reader of `queue` whose dead letters hold nothing.
     pub(crate) fn of(consumer: &str, queue: &DeclaredQueue) -> Self {
         Self {
             queue: queue.definition.name.clone(),
             consumer: consumer.to_owned(),
             dead_letter_exchange: queue.definition.dead_letter.as_ref().map(|letter| letter.exchange.clone()),
             ordered: true,
+            holds_keys: false,
         }
+    }
+
+    /// Returns whether a dead letter with this ordering key holds it.
+    pub(crate) fn holds(&self, ordering_key: Option<&str>) -> bool {
+        self.holds_keys && self.ordered && ordering_key.is_some()
     }
 }
 
@@ -109,7 +117,10 @@ impl SettlementWrites {
                 let mut letter = dead_letter(identity, delivery, *reason, error);
                 location.write_to(&mut letter);
                 self.dead.push(letter);
-                self.settled.extend(location.deferred.as_ref().map(|row| row.id));
+                match identity.holds(delivery.ordering_key.as_deref()) {
+                    true => self.defer(location, delivery, held(attempts, &storable(error))),
+                    false => self.settled.extend(location.deferred.as_ref().map(|row| row.id)),
+                }
             }
         }
     }
@@ -139,8 +150,26 @@ impl SettlementWrites {
             "reason": DeadReason::Malformed.as_str(), "attempts": 0, "last_error": storable(&unreadable.error), "message": raw,
         });
         location.write_to(&mut letter);
+        match (identity.holds(unreadable.ordering_key()), &location.deferred) {
+            (false, deferred) => self.settled.extend(deferred.as_ref().map(|row| row.id)),
+            (true, Some(deferred)) => {
+                let mut row = held(0, &storable(&unreadable.error));
+                row["id"] = deferred.id.into();
+                row["lease"] = deferred.lease.into();
+                self.redefer.push(row);
+            }
+            (true, None) => {
+                let mut row = held(0, &storable(&unreadable.error));
+                location.write_to(&mut row);
+                row["lease"] = 0.into();
+                row["first_error"] = row["last_error"].clone();
+                row["ordering_key"] = raw["ordering_key"].clone();
+                row["created_at"] = json!(jiff::Timestamp::now());
+                row["message"] = raw.clone();
+                self.defer.push(row);
+            }
+        }
         self.dead.push(letter);
-        self.settled.extend(location.deferred.as_ref().map(|row| row.id));
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -173,6 +202,12 @@ impl SettlementWrites {
         }
         Ok(())
     }
+}
+
+/// Returns the columns of the row with which a dead letter holds its key. It is never due. `onceward.bury` adds the letter's
+/// number, so it must run after this row was written.
+pub(crate) fn held(attempts: i32, error: &str) -> Value {
+    json!({"state": "held", "due_in_ms": null, "blocks": true, "attempts": attempts, "last_error": error})
 }
 
 /// Builds a new row for `onceward.defer`: the common columns and those of `row`.

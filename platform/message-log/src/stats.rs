@@ -2,7 +2,7 @@
 
 use crate::store;
 use jiff::Timestamp;
-use onceward_db::{Db, DbError};
+use onceward_db::{Db, DbError, Row};
 use std::{collections::HashMap, time::Duration};
 
 /// One queue's figures.
@@ -67,6 +67,28 @@ pub async fn record_backlogs(
     let connection = db.connection().await?;
     let rows = connection.query(store::NOTE_BACKLOGS, &[&queues, &counts, &age_ms, &in_flight]).await?;
     Ok(rows.iter().filter_map(|row| Some((row.get(0), row.get::<_, Option<Timestamp>>(1)?))).collect())
+}
+
+/// The keys of a queue that dead letters hold. Later messages of these keys wait.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HeldKeys {
+    /// The queue.
+    pub queue: String,
+    /// The number of keys; at most [`SAMPLE`] are counted.
+    pub keys: i64,
+    /// Whether more exist than were counted.
+    pub is_more: bool,
+    /// How long the first of them has been held.
+    pub longest_seconds: f64,
+}
+
+/// Returns the held keys of the queues that have any.
+pub async fn held_keys(db: &Db) -> Result<Vec<HeldKeys>, DbError> {
+    let connection = db.connection().await?;
+    let rows = connection.query(store::HELD_KEYS, &[&SAMPLE]).await?;
+    let held =
+        |row: &Row| HeldKeys { queue: row.get(0), keys: row.get(1), is_more: row.get(2), longest_seconds: row.get(3) };
+    Ok(rows.iter().map(held).collect())
 }
 
 /// Messages of a queue whose type or version no running worker knows. Other messages of their keys wait behind them.

@@ -22,7 +22,8 @@ pub const TAKE_OUTBOX: &str = "
     FROM place p
     UNION ALL
     SELECT p.lane_id,
-           CASE WHEN m.ordering_key IS NOT NULL AND p.has_blocked AND onceward.is_blocked(p.lane_id, m.ordering_key)
+           CASE WHEN p.has_cancelled AND onceward.is_cancelled(p.lane_id, m.seq) THEN json_build_object('cancelled', true)
+           WHEN m.ordering_key IS NOT NULL AND p.has_blocked AND onceward.is_blocked(p.lane_id, m.ordering_key)
            THEN json_build_object('tenant_id', m.tenant_id, 'blocked', true)
            WHEN m.tenant_id <> p.tenant_id THEN json_build_object('tenant_id', m.tenant_id) END,
            m.seq, m.created_at, m.occurred_at, m.id, nullif(m.version, 1::smallint), m.event_type, m.topic, m.ordering_key,
@@ -37,6 +38,8 @@ pub const NOTE_START: &str = "SELECT set_config('synchronous_commit', 'off', tru
 pub const DEFER: &str = "SELECT lane_id, seq, id FROM onceward.defer($1)";
 pub const REDEFER: &str = "SELECT onceward.redefer($1)";
 pub const SETTLE_DEFERRED: &str = "SELECT onceward.settle_deferred($1, $2)";
+pub const PASS_CANCELLED: &str = "SELECT onceward.pass_cancelled($1, $2)";
+pub const CANCEL: &str = "SELECT * FROM onceward.cancel($1, $2, $3, $4, $5)";
 pub const LAND: &str =
     "SELECT onceward.land($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)";
 pub const SAVE_POSITIONS: &str = "SELECT onceward.save_positions($1, $2)";
@@ -77,6 +80,10 @@ pub const DEAD_LETTER_ACTS: &str = "SELECT * FROM onceward.dead_letter_acts($1, 
 pub const PLAN_REQUEUE: &str = "SELECT * FROM onceward.plan_requeue($1, $2, $3, $4, $5) WHERE id IS NOT NULL";
 pub const REQUEUE: &str = "SELECT * FROM onceward.requeue($1, $2, $3, $4, $5, $6, $7)";
 pub const QUARANTINE: &str = "SELECT * FROM onceward.quarantine($1, $2, $3, $4)";
+pub const RELEASE: &str = "SELECT * FROM onceward.release($1, $2, $3)";
+pub const FOLLOWERS: &str = "SELECT onceward.waiting_behind($1)";
+pub const WAITING_FOLLOWERS: &str = "SELECT event_id, event_type, written_at FROM onceward.waiting_followers($1, $2)";
+pub const HELD_KEYS: &str = "SELECT queue, keys, is_more, longest_seconds FROM onceward.held_keys($1)";
 pub const COLLECT: &str = "SELECT onceward.collect($1, $2, $3, $4, $5)";
 pub const OUTBOX_ASIDE: &str =
     "SELECT put_aside, oldest_seconds, refused, next_due_ms, last_error, is_more FROM onceward.outbox_aside($1)";

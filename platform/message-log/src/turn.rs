@@ -7,6 +7,7 @@ use crate::{
     queue_reader::{PickedLanes, QueueReader},
     routes::OUTBOX,
     settle::{ConsumerIdentity, SettlementWrites},
+    store,
     turn_message::{MessageLocation, TurnMessage, UnreadableMessage},
     turn_rows::{LaneHead, LaneRows, ReadMessage},
 };
@@ -43,8 +44,13 @@ pub(crate) struct LaneTurn<M = Delivery> {
     messages: Vec<M>,
     /// The location of each message.
     locations: Vec<MessageLocation>,
-    blocked: Vec<(MessageLocation, M)>,
-    unreadable: Vec<(MessageLocation, UnreadableMessage)>,
+    /// Messages that are not handled, in the order in which they were read: blocked ones, and unreadable ones, which
+    /// become dead letters.
+    unhandled: Vec<(MessageLocation, Result<M, UnreadableMessage>)>,
+    /// The keys, with their lanes, that unreadable messages of this turn hold.
+    held_keys: HashSet<(i32, String)>,
+    /// The lanes and numbers of messages that were cancelled before they were read.
+    cancelled: (Vec<i32>, Vec<i64>),
     /// Lanes that were read but left for another turn.
     left_out: Vec<i32>,
     identity: ConsumerIdentity,
@@ -72,8 +78,9 @@ impl<M: TurnMessage> LaneTurn<M> {
             lanes: Vec::new(),
             messages: Vec::new(),
             locations: Vec::new(),
-            blocked: Vec::new(),
-            unreadable: Vec::new(),
+            unhandled: Vec::new(),
+            held_keys: HashSet::new(),
+            cancelled: Default::default(),
             left_out: Vec::new(),
             identity: queue.identity(),
         };
@@ -107,9 +114,19 @@ impl<M: TurnMessage> LaneTurn<M> {
 
     fn add_message(&mut self, ReadMessage { location, message }: ReadMessage<M>, starts_alone: u32) {
         let blocked = location.blocked && self.identity.ordered;
+        if location.cancelled {
+            self.cancelled.0.push(location.lane_id);
+            self.cancelled.1.push(location.seq);
+            return;
+        }
         match message {
-            Err(unreadable) => self.unreadable.push((location, unreadable)),
-            Ok(message) if blocked => self.blocked.push((location, message)),
+            Err(unreadable) => {
+                if let Some(key) = unreadable.ordering_key().filter(|key| self.identity.holds(Some(key))) {
+                    self.held_keys.insert((location.lane_id, key.to_owned()));
+                }
+                self.unhandled.push((location, Err(unreadable)));
+            }
+            Ok(message) if blocked || self.is_held(&location, &message) => self.unhandled.push((location, Ok(message))),
             Ok(mut message) => {
                 message.add_attempts(starts_alone);
                 self.locations.push(location);
@@ -123,12 +140,22 @@ impl<M: TurnMessage> LaneTurn<M> {
         self.messages.len()
     }
 
+    /// Returns whether an unreadable message earlier in this turn holds the key of this one.
+    fn is_held(&self, location: &MessageLocation, message: &M) -> bool {
+        // Nearly always empty.
+        !self.held_keys.is_empty()
+            && message.to_delivery().is_ok_and(|delivery| {
+                let key = delivery.ordering_key.clone();
+                key.is_some_and(|key| self.held_keys.contains(&(location.lane_id, key)))
+            })
+    }
+
     /// Returns the turn if it has messages. Otherwise ends it, after recording what it read.
     pub(crate) async fn or_nothing(self) -> Result<Option<Self>, BusError> {
         if !self.messages.is_empty() {
             return Ok(Some(self));
         }
-        if self.blocked.is_empty() && self.unreadable.is_empty() && !self.lanes.iter().any(TurnLane::moves) {
+        if self.unhandled.is_empty() && self.cancelled.0.is_empty() && !self.lanes.iter().any(TurnLane::moves) {
             return Ok(None);
         }
         self.finish(Vec::new(), &[]).await?;
@@ -167,14 +194,17 @@ impl<M: TurnMessage> LaneTurn<M> {
         for ((location, message), settlement) in self.locations.iter().zip(&self.messages).zip(settlements) {
             writes.add(&self.identity, location, message, settlement);
         }
-        for (location, message) in &self.blocked {
-            writes.add(&self.identity, location, message, &Settlement::Behind);
-        }
-        for (location, unreadable) in &self.unreadable {
-            writes.add_unreadable(&self.identity, location, unreadable);
+        for (location, message) in &self.unhandled {
+            match message {
+                Ok(blocked) => writes.add(&self.identity, location, blocked, &Settlement::Behind),
+                Err(unreadable) => writes.add_unreadable(&self.identity, location, unreadable),
+            }
         }
         let mut tx = self.tx.take().expect("a turn is finished once");
         writes.run(&tx).await?;
+        if !self.cancelled.0.is_empty() {
+            tx.query(store::PASS_CANCELLED, &[&self.cancelled.0, &self.cancelled.1]).await?;
+        }
         if M::QUIET && writes.is_empty() {
             // If the server crashes now, the relayed messages are relayed once more.
             tx.queue_statements("SET LOCAL synchronous_commit = off");

@@ -18,6 +18,8 @@ pub(crate) struct MessageLocation {
     pub deferred: Option<DeferredState>,
     /// It waits behind another message of its key.
     pub blocked: bool,
+    /// It was cancelled before it was read; its dead letter exists already.
+    pub cancelled: bool,
 }
 
 impl MessageLocation {
@@ -143,5 +145,9 @@ pub(crate) struct UnreadableMessage {
 impl UnreadableMessage {
     pub(crate) fn new(error: String, row: &Row, row_context: &RowContext) -> Self {
         Self { error, raw: StoredMessage::raw_columns(row, row_context) }
+    }
+
+    pub(crate) fn ordering_key(&self) -> Option<&str> {
+        self.raw["ordering_key"].as_str()
     }
 }

@@ -63,7 +63,7 @@ struct LaneMetadata {
     quiet: Option<Vec<u64>>,
 }
 
-/// The `about` column of a message's row, unless the message is new, of the lane's tenant, and not blocked.
+/// The `about` column of a message's row, unless the message is new, of the lane's tenant, not blocked and not cancelled.
 #[derive(Default, Deserialize)]
 struct MessageMetadata {
     tenant_id: Option<String>,
@@ -71,6 +71,8 @@ struct MessageMetadata {
     late: bool,
     #[serde(default)]
     blocked: bool,
+    #[serde(default)]
+    cancelled: bool,
     #[serde(rename = "aside")]
     deferred: Option<DeferredMetadata>,
 }
@@ -142,9 +144,9 @@ impl<'a, M: TurnMessage> RowReader<'a, M> {
 
 fn read_message<M: TurnMessage>(row: Row, lane: &Lane, seq: i64, context: &mut M::Context) -> Option<ReadMessage<M>> {
     let Json(metadata) = row.try_get::<_, Option<_>>(column::ABOUT).ok()?.unwrap_or_default();
-    let MessageMetadata { tenant_id, late, blocked, deferred } = metadata;
+    let MessageMetadata { tenant_id, late, blocked, cancelled, deferred } = metadata;
     let mut row_context = RowContext { lane: lane.clone(), attempt: 1, rare: None };
-    let mut location = MessageLocation { lane_id: lane.id, seq, late, deferred: None, blocked };
+    let mut location = MessageLocation { lane_id: lane.id, seq, late, deferred: None, blocked, cancelled };
     let foreign_tenant = tenant_id.filter(|tenant_id| tenant_id != lane.tenant.as_str());
     if let Some(deferred) = deferred {
         // Leases that expired while others were held beside it do not count as its attempts.

@@ -59,7 +59,7 @@ async fn commands_print_members_in_the_order_of_their_code() {
     cli.publish("acme", "pot").await;
     for (args, names) in [
         (&["slo", "list"][..], &["service", "slo", "figures"][..]),
-        (&["queues"], &["queue", "waiting", "oldestSeconds", "putAside", "unknown", "dead", "deadIsMore"]),
+        (&["queues"], &["queue", "waiting", "oldestSeconds", "putAside", "unknown", "heldKeys", "dead", "deadIsMore"]),
         (&["dlq", "list"], &["id", "deadAt", "queue", "tenant", "eventId", "eventType", "reason", "status", "tag"]),
         (&["trace", "story-cup"], &["correlationId", "linked", "answers", "messages", "notes"]),
         (&["doctor"], &["checks", "findings"]),

@@ -2,6 +2,7 @@
 
 mod account;
 mod audit;
+mod cancel;
 mod controls;
 mod dlq;
 mod doctor;
@@ -46,11 +47,11 @@ pub enum CliCommand {
     /// Add and list tenants
     #[command(subcommand)]
     Tenant(tenant::TenantCommand),
-    /// Show the depth and age of each queue; pause, resume and limit queues
+    /// Show the depth and age of each queue; pause, resume and limit queues, and cancel single messages
     Queues(queues::Args),
     /// Show the size and work of each worker pool; change their settings
     Pools(pools::Args),
-    /// List, inspect, requeue and quarantine dead letters
+    /// List, inspect, requeue, quarantine and release dead letters
     #[command(subcommand)]
     Dlq(dlq::DlqCommand),
     /// Show and retry messages that wait to be published to an external bus

@@ -37,7 +37,7 @@ enum PoolCommand {
     /// Show the latest changes of a pool's size, with their reasons
     Log {
         /// The pool
-        name: String,
+        pool: String,
         /// How many changes to show
         #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(i32).range(1..=200))]
         limit: i32,
@@ -47,7 +47,7 @@ enum PoolCommand {
     /// Change settings of a pool; the others stay as they are
     Set {
         /// The pool
-        name: String,
+        pool: String,
         /// The smallest number of workers over all processes
         #[arg(long, value_name = "WORKERS")]
         min: Option<usize>,
@@ -72,7 +72,7 @@ enum PoolCommand {
     /// Return to the settings that the code declares
     Reset {
         /// The pool
-        name: String,
+        pool: String,
         #[command(flatten)]
         operator: OperatorWithReasonArgs,
     },
@@ -82,12 +82,12 @@ pub(super) async fn run(config: &Config, args: Args) -> anyhow::Result<ExitCode>
     let db = Db::connect(super::database(config)?)?;
     match args.command {
         None => list(&db, &args.list).await,
-        Some(PoolCommand::Log { name, limit, list }) => log(&db, &name, limit, &list).await,
-        Some(PoolCommand::Reset { name, operator }) => {
-            let is_known = pools::set(&db, &name, None, &operator.operator()).await?;
-            Ok(report(is_known, &name, "has the settings of the code again"))
+        Some(PoolCommand::Log { pool, limit, list }) => log(&db, &pool, limit, &list).await,
+        Some(PoolCommand::Reset { pool, operator }) => {
+            let is_known = pools::set(&db, &pool, None, &operator.operator()).await?;
+            Ok(report(is_known, &pool, "has the settings of the code again"))
         }
-        Some(PoolCommand::Set { name, min, max, weight, scale_up_at, scale_down_at, cooldown_ms, operator }) => {
+        Some(PoolCommand::Set { pool: name, min, max, weight, scale_up_at, scale_down_at, cooldown_ms, operator }) => {
             let Some(pool) = pools::list(&db).await?.into_iter().find(|pool| pool.name == name) else {
                 return Ok(report(false, &name, ""));
             };

@@ -1,6 +1,6 @@
 //! `queues`: what waits in each queue. What operators set for queues is in `controls`.
 
-use super::{controls, outbox::BUS_TIMEOUT};
+use super::{cancel, controls, outbox::BUS_TIMEOUT};
 use crate::table::{TextTable, WidthArgs, number, text};
 use jiff::Timestamp;
 use onceward::{
@@ -14,7 +14,7 @@ use onceward_db::Db;
 use onceward_message_log::{
     controls::{self as message_log_controls, ControlEntry},
     routes::OUTBOX,
-    stats::{self, QueueStats, UnknownMessages, at_least},
+    stats::{self, HeldKeys, QueueStats, UnknownMessages, at_least},
 };
 use serde_json::json;
 use std::{
@@ -27,7 +27,7 @@ use std::{
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
     #[command(subcommand)]
-    command: Option<controls::ControlCommand>,
+    command: Option<QueuesCommand>,
     #[command(flatten)]
     list: QueueListArgs,
 }
@@ -42,12 +42,28 @@ pub struct QueueListArgs {
     width: WidthArgs,
 }
 
+/// Commands about messages in queues.
+#[derive(Debug, clap::Subcommand)]
+pub enum QueuesCommand {
+    /// Cancel a message that waits: it is not handled, and becomes a dead letter with the reason `cancelled`
+    ///
+    /// The message may wait in a queue, for a retry or a time, behind another message of its key, in the outbox, or on an
+    /// external bus. Messages behind it continue, also if the consumer's dead letters hold their key. A message that a worker
+    /// holds or has handled cannot be cancelled. `onceward dlq requeue` undoes a cancellation.
+    ///
+    /// Exit status: 0 if cancelled, 1 if a worker holds it, 3 if there was nothing to cancel.
+    Cancel(cancel::Args),
+    #[command(flatten)]
+    Control(controls::ControlCommand),
+}
+
 /// The messages that the bus holds, by queue.
 type BacklogByQueue = HashMap<String, QueueBacklog>;
 
 pub(super) async fn run(platform: &Platform, config: &Config, args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
-        Some(command) => controls::run(config, command).await,
+        Some(QueuesCommand::Cancel(args)) => cancel::run(platform, config, args).await,
+        Some(QueuesCommand::Control(command)) => controls::run(config, command).await,
         None => list(platform, config, args.list).await,
     }
 }
@@ -63,6 +79,8 @@ async fn list(platform: &Platform, config: &Config, args: QueueListArgs) -> anyh
     let set = message_log_controls::list(&db).await?;
     let unknown = stats::unknown_messages(&db).await?;
     let unknown: BTreeMap<&str, &UnknownMessages> = unknown.iter().map(|one| (one.queue.as_str(), one)).collect();
+    let held = stats::held_keys(&db).await?;
+    let held: BTreeMap<&str, &HeldKeys> = held.iter().map(|one| (one.queue.as_str(), one)).collect();
     let read: HashSet<&str> = platform.consumers().map(|consumer| consumer.queue()).collect();
     for queue in &mut queues {
         // In a queue without a consumer, no message waits to be handled.
@@ -74,14 +92,16 @@ async fn list(platform: &Platform, config: &Config, args: QueueListArgs) -> anyh
     }
     if args.json {
         let unknown_of = |queue: &QueueStats| unknown.get(queue.queue.as_str()).copied();
-        queues.iter().for_each(|queue| print_json(queue, unknown_of(queue), &set, on_the_bus.as_ref()));
+        let held_of = |queue: &QueueStats| held.get(queue.queue.as_str()).copied();
+        queues.iter().for_each(|queue| print_json(queue, unknown_of(queue), held_of(queue), &set, on_the_bus.as_ref()));
     } else {
-        let table = table(&queues, &unknown, on_the_bus.as_ref());
+        let table = table(&queues, &unknown, &held, on_the_bus.as_ref());
         table.print(args.width, "no queues are declared; run `onceward migrate`");
         unknown
             .values()
             .filter(|one| one.messages > 0)
             .for_each(|one| args.width.eprint_wrapped("", &explain_unknown(one)));
+        held.values().for_each(|one| args.width.eprint_wrapped("", &explain_held(one)));
         set.iter().for_each(|entry| args.width.eprint_wrapped("", &controls::describe(entry)));
     }
     Ok(ExitCode::SUCCESS)
@@ -94,6 +114,18 @@ fn explain_unknown(unknown: &UnknownMessages) -> String {
         unknown.queue,
         unknown.event_types.join(", "),
         unknown.oldest_seconds
+    )
+}
+
+/// Explains the column "held" for a queue that has held keys.
+fn explain_held(held: &HeldKeys) -> String {
+    format!(
+        "{}: keys held by dead letters: {}, the first for {:.0} s; `onceward dlq list --holding --queue {}` lists them. Later messages of \
+         these keys wait until they are requeued or released.",
+        held.queue,
+        at_least(held.keys, held.is_more),
+        held.longest_seconds,
+        held.queue
     )
 }
 
@@ -118,6 +150,7 @@ async fn load_bus_backlog(
 fn print_json(
     queue: &QueueStats,
     unknown: Option<&UnknownMessages>,
+    held: Option<&HeldKeys>,
     set: &[ControlEntry],
     on_the_bus: Option<&BacklogByQueue>,
 ) {
@@ -129,6 +162,8 @@ fn print_json(
                            "unknownIsMore": unknown.is_some_and(|one| one.is_more),
                            "unknownOldestSeconds": unknown.map_or(0.0, |one| one.oldest_seconds),
                            "unknownTypes": unknown.map_or(&[][..], |one| &one.event_types),
+                           "heldKeys": held.map_or(0, |one| one.keys), "heldKeysIsMore": held.is_some_and(|one| one.is_more),
+                           "heldKeysLongestSeconds": held.map_or(0.0, |one| one.longest_seconds),
                            "dead": queue.dead, "deadIsMore": queue.dead_is_more,
                            "pauses": pauses, "rateLimits": limits});
     if let Some(on_the_bus) = on_the_bus {
@@ -140,6 +175,7 @@ fn print_json(
 fn table(
     queues: &[QueueStats],
     unknown: &BTreeMap<&str, &UnknownMessages>,
+    held: &BTreeMap<&str, &HeldKeys>,
     on_the_bus: Option<&BacklogByQueue>,
 ) -> TextTable {
     let mut columns = vec![
@@ -149,13 +185,14 @@ fn table(
         number("deferred"),
         number("unknown"),
         number("dead"),
+        number("held"),
     ];
     columns.extend(on_the_bus.map(|_| number("on the bus")));
     let mut table = TextTable::new(&columns);
     for queue in queues {
-        let held = on_the_bus.map(|on_the_bus| {
-            let held = on_the_bus.get(&queue.queue).and_then(|count| count.waiting);
-            held.map_or("-".to_owned(), |held| held.to_string())
+        let waiting_there = on_the_bus.map(|on_the_bus| {
+            let waiting = on_the_bus.get(&queue.queue).and_then(|count| count.waiting);
+            waiting.map_or("-".to_owned(), |waiting| waiting.to_string())
         });
         let mut cells = vec![
             queue.queue.clone(),
@@ -164,8 +201,9 @@ fn table(
             at_least(queue.deferred, queue.deferred_is_more),
             unknown.get(queue.queue.as_str()).map_or("0".to_owned(), |one| at_least(one.messages, one.is_more)),
             at_least(queue.dead, queue.dead_is_more),
+            held.get(queue.queue.as_str()).map_or("0".to_owned(), |one| at_least(one.keys, one.is_more)),
         ];
-        cells.extend(held);
+        cells.extend(waiting_there);
         table.row(cells);
     }
     table

@@ -24,6 +24,27 @@ pub(super) async fn open(context: &CheckContext<'_>) -> anyhow::Result<Vec<Docto
     Ok(findings.collect())
 }
 
+/// A key that is held for longer than this has been forgotten.
+const HELD_TOO_LONG: Duration = Duration::from_secs(24 * 3600);
+
+pub(super) async fn held_keys(context: &CheckContext<'_>) -> anyhow::Result<Vec<DoctorFinding>> {
+    let rows = context.query(store::LONG_HELD_KEYS, &[&HELD_TOO_LONG.as_secs_f64()]).await?;
+    let findings = rows.iter().map(|row| {
+        let (queue, count, seconds, waiting): (&str, i64, f64, i64) = (row.get(0), row.get(1), row.get(2), row.get(3));
+        let letters = if count == 1 { "1 dead letter holds its key".to_owned() } else { format!("{count} dead letters hold their keys") };
+        let what = format!(
+            "{letters} in {queue}, the oldest for {}; messages that wait behind them: {waiting}",
+            humanize(seconds)
+        );
+        let advice = format!(
+            "list them with `onceward dlq list --holding --queue {queue}`; then requeue them with `onceward dlq requeue`, or let \
+             the others continue without them with `onceward dlq release`"
+        );
+        DoctorFinding::warning(what, advice)
+    });
+    Ok(findings.collect())
+}
+
 pub(super) async fn stuck_messages(context: &CheckContext<'_>) -> anyhow::Result<Vec<DoctorFinding>> {
     let (mut queues, mut longest_s) = (Vec::new(), Vec::new());
     for consumer in context.platform.consumers() {

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 const KEYS: &[&str] = &[
     "onceward.lane_turn_pkey",
     "onceward.turn_start_pkey",
+    "onceward.cancelled_pkey",
     "onceward.deferred_pkey",
     "onceward.dead_letters_pkey",
     "onceward.message_key_pkey",

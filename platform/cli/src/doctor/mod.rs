@@ -180,6 +180,7 @@ fn schema_checks<'a>(context: &'a CheckContext<'a>) -> Vec<(DoctorCheck, CheckFu
             Box::pin(log::deferred(context)),
         ),
         (check("dead letters", "no dead letters are open"), Box::pin(dead_letters::open(context))),
+        (check("held keys", "no dead letter has held its key for a day"), Box::pin(dead_letters::held_keys(context))),
         (
             check("stuck messages", "no message is retried for longer than its retry policy allows"),
             Box::pin(dead_letters::stuck_messages(context)),

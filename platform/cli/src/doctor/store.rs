@@ -150,6 +150,19 @@ pub(super) const OPEN_LETTERS: &str = "
     GROUP BY queue
     ORDER BY queue";
 
+/// Keys that dead letters have held for longer than `$1` seconds, by queue, with the number of messages that wait behind them.
+pub(super) const LONG_HELD_KEYS: &str = "
+    SELECT d.queue,
+           count(*),
+           max(extract(epoch FROM clock_timestamp() - d.dead_at))::float8,
+           sum(onceward.followers(d.id))::bigint
+    FROM onceward.deferred h
+    JOIN onceward.dead_letters d ON d.id = h.dead_letter_id
+    WHERE h.dead_letter_id IS NOT NULL
+      AND d.dead_at < clock_timestamp() - $1 * interval '1 second'
+    GROUP BY d.queue
+    ORDER BY d.queue";
+
 /// `$1` are queues; `$2` is how many seconds after its first failure a message of each queue should have been given up.
 pub(super) const RETRIED_TOO_LONG: &str = "
     SELECT q.name, count(*), max(extract(epoch FROM clock_timestamp() - d.first_failed_at))::float8, max(d.attempts)
@@ -174,6 +187,6 @@ pub(super) const ORPHANED_FOLLOWERS: &str = "
           WHERE h.lane_id = d.lane_id
             AND h.ordering_key = d.ordering_key
             AND h.blocks
-            AND h.due_at IS NOT NULL)
+            AND (h.due_at IS NOT NULL OR h.state = 'held'))
     GROUP BY q.name
     ORDER BY q.name";

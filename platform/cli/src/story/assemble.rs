@@ -171,6 +171,7 @@ impl StoryBuilder {
             dead_at: row.dead_at,
             failed_attempts: row.attempt_log,
             acts: row.acts,
+            followers: row.followers,
         });
     }
 

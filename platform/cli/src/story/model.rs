@@ -208,4 +208,7 @@ pub struct StoryDeadLetter {
     pub failed_attempts: serde_json::Value,
     /// What operators did to it: `act`, `actor`, `why`, `tag` and `at`, in order.
     pub acts: serde_json::Value,
+    /// How many messages of its key wait behind it; `None` if it does not hold its key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub followers: Option<i64>,
 }

@@ -176,8 +176,13 @@ fn failed(delivery: &QueueDelivery) -> String {
 
 fn dead_letter(letter: &StoryDeadLetter) -> String {
     let tag = letter.tag.as_ref().map(|tag| format!(" as {tag}")).unwrap_or_default();
+    let holds = match letter.followers {
+        None => String::new(),
+        Some(1) => ", holds its key: 1 message waits behind it".to_owned(),
+        Some(count) => format!(", holds its key: {count} messages wait behind it"),
+    };
     format!(
-        "dead letter {} of {} at {}, {} after {} attempts, now {}{tag}",
+        "dead letter {} of {} at {}, {} after {} attempts, now {}{tag}{holds}",
         letter.id, letter.consumer, letter.dead_at, letter.reason, letter.attempts, letter.status
     )
 }

@@ -101,6 +101,8 @@ pub struct DeadLetterRow {
     pub dead_at: Timestamp,
     /// What operators did with it, in order.
     pub acts: Value,
+    /// How many messages of its key wait behind it; `None` if it does not hold its key.
+    pub followers: Option<i64>,
     /// Its failed attempts, oldest first: `attempt`, `at` and `error`.
     pub attempt_log: Value,
 }
@@ -196,6 +198,7 @@ impl DeadLetterRow {
             first_failed_at: row.get("first_failed_at"),
             dead_at: row.get("dead_at"),
             acts: row.get("acts"),
+            followers: row.get("followers"),
             attempt_log: row.get("attempt_log"),
         }
     }

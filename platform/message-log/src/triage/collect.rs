@@ -89,6 +89,7 @@ async fn letter(log: &MessageLog, message: &BusDeadLetter) -> Result<(String, Va
             .and_then(|queue| queue.definition.dead_letter.as_ref())
             .map(|letter| letter.exchange.clone()),
         ordered: true,
+        holds_keys: false,
     };
     let delivery = match message.arrival.unpack() {
         Ok(delivery) => delivery,

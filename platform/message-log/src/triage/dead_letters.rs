@@ -52,6 +52,8 @@ pub struct DeadLetterFilter {
     pub reason: Option<String>,
     /// The event id.
     pub event_id: Option<Uuid>,
+    /// Whether they hold their keys.
+    pub holds_key: Option<bool>,
     /// They died longer ago than this.
     pub older_than: Option<Duration>,
     /// They died within this time.
@@ -65,7 +67,7 @@ impl DeadLetterFilter {
         json!({
             "status": self.status, "queue": self.queue, "tenant": self.tenant, "event_type": name,
             "version": version.flatten(), "reason": self.reason, "event_id": self.event_id,
-            "older_ms": ms(self.older_than), "newer_ms": ms(self.newer_than),
+            "holds_key": self.holds_key, "older_ms": ms(self.older_than), "newer_ms": ms(self.newer_than),
         })
     }
 }
@@ -112,6 +114,8 @@ pub struct DeadLetterSummary {
     pub status: String,
     /// The tag of its quarantine.
     pub tag: Option<String>,
+    /// Whether it holds its ordering key: later messages of the key wait until it is requeued or released.
+    pub holds_key: bool,
 }
 
 impl DeadLetterSummary {
@@ -130,6 +134,7 @@ impl DeadLetterSummary {
             last_error: row.get("last_error"),
             status: row.get("status"),
             tag: row.get("tag"),
+            holds_key: row.get("holds_key"),
         }
     }
 }

@@ -14,7 +14,7 @@ pub struct TriageAction {
     pub id: i64,
     /// The letter.
     pub letter: i64,
-    /// `requeued`, `quarantined` or `collected`.
+    /// `requeued`, `quarantined`, `collected`, `released` or `cancelled`.
     pub act: String,
     /// The operator.
     pub actor: String,

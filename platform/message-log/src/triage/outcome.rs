@@ -19,6 +19,8 @@ pub enum TriageRefusal {
     NoQueue,
     /// No consumer could read it.
     Unreadable,
+    /// It does not hold its key.
+    NotHolding,
 }
 
 impl TriageRefusal {
@@ -28,6 +30,7 @@ impl TriageRefusal {
             "quarantined" => Self::Quarantined,
             "no_queue" => Self::NoQueue,
             "unreadable" => Self::Unreadable,
+            "not_holding" => Self::NotHolding,
             _ => Self::Missing,
         }
     }
@@ -41,6 +44,7 @@ impl fmt::Display for TriageRefusal {
             Self::Quarantined => "it is quarantined",
             Self::NoQueue => "its queue is not declared",
             Self::Unreadable => "its message cannot be read, so no consumer could handle it",
+            Self::NotHolding => "it does not hold its key",
         })
     }
 }
@@ -69,6 +73,9 @@ pub struct TriageOutcome {
     /// The time until its message is handled; `None` if it waits for earlier messages of its key to be settled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_ms: Option<i64>,
+    /// How many messages of its key wait behind it, or waited until it was released; `None` if it holds no key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub followers: Option<i64>,
 }
 
 impl TriageOutcome {
@@ -85,7 +92,12 @@ impl TriageOutcome {
             ordering_key: row.get("ordering_key"),
             requeues: None,
             wait_ms: None,
+            followers: None,
         }
+    }
+
+    pub(super) fn with_followers(row: &Row) -> Self {
+        Self { followers: row.get("followers"), ..Self::from_row(row) }
     }
 
     /// Returns whether the letter was acted on, or would be.

@@ -1,4 +1,4 @@
-//! Quarantines dead letters.
+//! Quarantines dead letters. A letter that holds its key still holds it.
 
 use super::{CHUNK, Operator, TriageOutcome, audit};
 use crate::store;
@@ -17,7 +17,7 @@ pub async fn quarantine(
     for chunk in ids.chunks(CHUNK) {
         let mut tx = db.begin(Scope::platform("triage")).await?;
         let rows = tx.query(store::QUARANTINE, &[&chunk, &tag, &operator.name, &operator.why]).await?;
-        let outcomes: Vec<TriageOutcome> = rows.iter().map(TriageOutcome::from_row).collect();
+        let outcomes: Vec<TriageOutcome> = rows.iter().map(TriageOutcome::with_followers).collect();
         if rehearse {
             tx.rollback().await?
         } else {

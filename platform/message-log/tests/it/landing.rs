@@ -1,7 +1,7 @@
 //! Landing messages from an external bus.
 
-use crate::support::{QUEUE, count, database_on, handle_all, message_log, open_queue};
-use onceward_broker::{Arrival, BusKind, wire};
+use crate::support::{QUEUE, count, database_on, handle_all, message_log, number, open_queue, publish, relay_all};
+use onceward_broker::{Arrival, BusKind, Settlement, wire};
 use onceward_message_log::{
     MessageLog,
     land::{LandedBatch, ReceiverProgress, land},
@@ -14,6 +14,10 @@ const CONSUMER: &str = "reader";
 
 fn arrival(number: i64) -> Arrival {
     let id = Uuid::from_u128(0x7000_0000_0000_8000_0000_0000_0000_u128 + u128::from(number.unsigned_abs()));
+    arrival_of(id, number)
+}
+
+fn arrival_of(id: Uuid, number: i64) -> Arrival {
     let body = json!({
         "eventId": id, "type": "thing.happened", "version": 1, "schemaVersion": 1, "tenantId": "acme",
         "correlationId": "story", "idempotencyKey": format!("key-{number}"), "occurredAt": "2026-11-16T00:00:00Z",
@@ -99,4 +103,47 @@ async fn messages_that_cannot_be_parsed_or_stored_become_dead_letters_once_and_t
     assert_eq!(count(&owner, refused).await, 1);
     let kept = "SELECT count(*) FROM onceward.dead_letters WHERE message->>'bodyHex' = 'ff00206e6f204a534f4e'";
     assert_eq!(count(&owner, kept).await, 1, "the bytes are kept unchanged");
+}
+
+/// Cancels the message with this number, and returns the queue and what became of it.
+async fn cancel(owner: &Client, number: i32) -> (String, String) {
+    let cancel = "SELECT c.queue, c.outcome
+                  FROM onceward.message_log m, onceward.cancel(m.id, NULL, '{}', 'olga', 'a mistake') c
+                  WHERE m.copy = 0 AND (m.payload->>'n')::int = $1";
+    let row = owner.query_one(cancel, &[&number]).await.expect("it is in one queue");
+    (row.get(0), row.get(1))
+}
+
+#[tokio::test]
+async fn a_message_is_cancelled_in_the_outbox_on_the_bus_and_after_landing() {
+    let database = database_on(BusKind::RabbitMq).await;
+    let (owner, log) = (database.owner().await, message_log(&database));
+    for number in 1..=4 {
+        publish(&owner, number).await;
+    }
+    assert_eq!(cancel(&owner, 1).await, ("@outbox".into(), "cancelled".into()));
+    let mut relayed = Vec::new();
+    relay_all(&database, |parcel| {
+        relayed.push(number(&parcel));
+        Settlement::Done
+    })
+    .await;
+    relayed.sort_unstable();
+    assert_eq!(relayed, [2, 3, 4]);
+
+    assert_eq!(cancel(&owner, 2).await, (QUEUE.into(), "arrival".into()));
+    let mut arrivals = Vec::new();
+    for number in 2..=4 {
+        let id = "SELECT id FROM onceward.message_log WHERE (payload->>'n')::bigint = $1";
+        arrivals.push(arrival_of(owner.query_one(id, &[&number]).await.expect("it was published").get(0), number));
+    }
+    land_all(&log, &arrivals).await;
+    land_all(&log, &arrivals).await;
+    assert_eq!(cancel(&owner, 3).await, (QUEUE.into(), "cancelled".into()));
+
+    let reader = open_queue(&database).await;
+    assert_eq!(handle_all(&reader, &owner).await, [4]);
+    assert_eq!(count(&owner, "SELECT count(*) FROM onceward.dead_letters WHERE reason = 'cancelled'").await, 3);
+    assert_eq!(count(&owner, "SELECT count(*) FROM onceward.cancelled").await, 0);
+    assert_eq!(cancel(&owner, 2).await.1, "dead");
 }

@@ -245,6 +245,7 @@ async fn whole_parcels(database: &TestDb) -> Vec<Parcel> {
         consumer: "reader".into(),
         queue: OUTBOX.into(),
         ordered: true,
+        holds_keys: false,
         concurrency: 1,
         isolate_killers: false,
     };

@@ -38,6 +38,7 @@ pub async fn open_queue(database: &TestDb) -> QueueReader {
         consumer: "reader".into(),
         queue: QUEUE.into(),
         ordered: true,
+        holds_keys: false,
         concurrency: 1,
         isolate_killers: true,
     };

@@ -151,6 +151,11 @@ impl Consumer {
         self.options.ordered
     }
 
+    /// Whether its dead letters hold their keys.
+    pub fn holds_keys(&self) -> bool {
+        self.options.ordered && self.options.holds_keys
+    }
+
     /// The mode it runs in.
     pub fn mode(&self) -> ConsumerMode {
         match self.handlers {

@@ -15,6 +15,8 @@ pub(crate) struct ConsumerOptions {
     pub retry: RetryPolicy,
     pub budget: RetryBudget,
     pub ordered: bool,
+    /// Whether a dead letter holds its key.
+    pub holds_keys: bool,
     pub timeout: Duration,
     /// How long a lease lasts without a heartbeat; only leased consumers have leases.
     pub lease: Duration,
@@ -32,6 +34,7 @@ impl ConsumerOptions {
             retry: RetryPolicy::default(),
             budget: RetryBudget::default(),
             ordered: true,
+            holds_keys: false,
             timeout: Duration::from_secs(30),
             lease: Duration::from_secs(30),
             unknown_for: None,
@@ -77,6 +80,14 @@ macro_rules! shared_options {
             /// Disables the order of keys: a waiting message blocks no other.
             pub fn unordered(mut self) -> Self {
                 self.options.ordered = false;
+                self
+            }
+
+            /// Makes each dead letter hold its ordering key: later messages of the key wait until an operator requeues the
+            /// letter, which is then handled before them, or releases it (`onceward dlq release`). For keys whose messages
+            /// make no sense without the one before. Messages without a key, and unordered consumers, hold nothing.
+            pub fn dead_letters_hold_their_key(mut self) -> Self {
+                self.options.holds_keys = true;
                 self
             }
 

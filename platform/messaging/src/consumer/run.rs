@@ -157,6 +157,7 @@ fn subscription(options: &ConsumerOptions, concurrency: usize) -> Subscription {
         consumer: options.name.clone(),
         queue: options.queue.clone(),
         ordered: options.ordered,
+        holds_keys: options.holds_keys,
         concurrency,
         isolate_killers: true,
     }

@@ -7,6 +7,7 @@ use super::{
     delivery_check::check,
     engine::{ConsumerEngine, SettlementCounts, batch_span, guarded, message_span, scope_of},
     handler::{ErasedHandler, HandlerInput},
+    options::ConsumerOptions,
 };
 use crate::{Failure, measure, outbox};
 use onceward_broker::{Delivery, Settlement};
@@ -27,12 +28,14 @@ pub(crate) type TransactionalEngine = ConsumerEngine<SharedHandler>;
 /// Keys with a waiting message; their later messages wait too.
 struct WaitingKeys<'d> {
     ordered: bool,
+    /// Whether a dead letter makes its key wait.
+    holds_keys: bool,
     keys: HashSet<(&'d str, &'d str)>,
 }
 
 impl<'d> WaitingKeys<'d> {
-    fn new(ordered: bool) -> Self {
-        Self { ordered, keys: HashSet::new() }
+    fn new(options: &ConsumerOptions) -> Self {
+        Self { ordered: options.ordered, holds_keys: options.holds_keys, keys: HashSet::new() }
     }
 
     fn key(delivery: &Delivery) -> Option<(&str, &str)> {
@@ -44,10 +47,13 @@ impl<'d> WaitingKeys<'d> {
     }
 
     fn record(&mut self, delivery: &'d Delivery, settlement: &Settlement) {
-        let waits = matches!(
-            settlement,
-            Settlement::Retry { .. } | Settlement::Wait { .. } | Settlement::Unknown { .. } | Settlement::Behind
-        );
+        let waits = match settlement {
+            Settlement::Retry { .. } | Settlement::Wait { .. } | Settlement::Unknown { .. } | Settlement::Behind => {
+                true
+            }
+            Settlement::Dead { .. } => self.holds_keys,
+            Settlement::Done => false,
+        };
         if self.ordered && waits {
             self.keys.extend(Self::key(delivery));
         }
@@ -111,7 +117,7 @@ impl TransactionalEngine {
 
     /// Returns each message's handler, or its settlement if it is not handled, assuming that all handlers succeed.
     fn check_all(&self, deliveries: &[Delivery]) -> Vec<Result<&SharedHandler, Settlement>> {
-        let mut waiting = WaitingKeys::new(self.options.ordered);
+        let mut waiting = WaitingKeys::new(&self.options);
         let mut checked = Vec::with_capacity(deliveries.len());
         for delivery in deliveries {
             let handler = self.find_handler(&waiting, delivery);
@@ -126,7 +132,7 @@ impl TransactionalEngine {
     /// Handles each message within its own savepoint.
     async fn handle_one_by_one(&self, turn: &mut QueueTurn) -> Result<Vec<Settlement>, BusError> {
         let (deliveries, tx) = turn.split();
-        let mut waiting = WaitingKeys::new(self.options.ordered);
+        let mut waiting = WaitingKeys::new(&self.options);
         let mut settlements = Vec::with_capacity(deliveries.len());
         for delivery in deliveries {
             let settlement = match self.find_handler(&waiting, delivery) {

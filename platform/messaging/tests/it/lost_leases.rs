@@ -63,6 +63,7 @@ async fn open_queue(platform: &TestPlatform) -> QueueReader {
         consumer: "probe".into(),
         queue: QUEUE.into(),
         ordered: true,
+        holds_keys: false,
         concurrency: 1,
         isolate_killers: true,
     };

@@ -25,6 +25,7 @@ async fn refuse(db: &Db, settlement: Settlement) -> usize {
         consumer: "relay".into(),
         queue: OUTBOX.into(),
         ordered: true,
+        holds_keys: false,
         concurrency: 1,
         isolate_killers: false,
     };

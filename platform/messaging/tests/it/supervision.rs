@@ -68,6 +68,7 @@ async fn a_message_that_kills_its_worker_does_not_dead_letter_another_tenants_me
         consumer: "probe".into(),
         queue: crate::support::QUEUE.into(),
         ordered: true,
+        holds_keys: false,
         concurrency: 1,
         isolate_killers: true,
     };

@@ -74,6 +74,13 @@ pub async fn requeue_with(db: &Db, ids: &[i64], options: &RequeueOptions) -> Vec
     all
 }
 
+pub async fn release(db: &Db, ids: &[i64], rehearse: bool) -> Vec<TriageOutcome> {
+    let mut all = Vec::new();
+    let released = triage::release(db, ids, &operator(), rehearse, |outcomes| all.extend(outcomes)).await;
+    released.expect("letters can be released");
+    all
+}
+
 /// Marks everything that is waiting as due now.
 pub async fn make_due(owner: &Client) {
     let sql = "UPDATE onceward.deferred SET due_at = clock_timestamp() WHERE due_at IS NOT NULL";

@@ -3,7 +3,7 @@
 use super::select::{DeadLetterFilters, StatusArg};
 use crate::table::{TextTable, WidthArgs, below, fixed, number, text};
 use onceward_db::Db;
-use onceward_message_log::triage::{self, DeadLetterSummary};
+use onceward_message_log::triage::{self, DeadLetterFilter, DeadLetterSummary};
 use std::process::ExitCode;
 
 /// Arguments of `dlq list`.
@@ -14,6 +14,9 @@ pub struct Args {
     /// Only dead letters with this status
     #[arg(long, value_enum, default_value = "dead")]
     status: StatusArg,
+    /// Only dead letters that hold their key, whatever their status
+    #[arg(long, conflicts_with = "status")]
+    holding: bool,
     /// The maximum number of dead letters to list
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     limit: u32,
@@ -28,7 +31,10 @@ pub struct Args {
 }
 
 pub(super) async fn run(db: &Db, args: Args) -> anyhow::Result<ExitCode> {
-    let filter = args.filters.with_status(args.status.status());
+    let filter = match args.holding {
+        true => DeadLetterFilter { holds_key: Some(true), ..args.filters.with_status(None) },
+        false => args.filters.with_status(args.status.status()),
+    };
     let letters = triage::list(db, &filter, args.after, args.limit).await?;
     if args.json {
         for letter in &letters {
@@ -56,10 +62,13 @@ fn table(letters: &[DeadLetterSummary]) -> TextTable {
         below("last error"),
     ]);
     for letter in letters {
-        let reason = match &letter.tag {
-            Some(tag) => format!("{} [{tag}]", letter.reason),
-            None => letter.reason.clone(),
-        };
+        let mut reason = letter.reason.clone();
+        if let Some(tag) = &letter.tag {
+            reason.push_str(&format!(" [{tag}]"));
+        }
+        if letter.holds_key {
+            reason.push_str(", holds its key");
+        }
         table.row([
             letter.id.to_string(),
             letter.dead_at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),

@@ -39,8 +39,18 @@ pub enum DlqCommand {
     Requeue(triage::RequeueArgs),
     /// Quarantine dead letters: they are no longer listed, and are requeued only by id with --force
     ///
+    /// A dead letter that holds its key still holds it, until it is released or requeued.
+    ///
     /// Exit status: 0 if quarantined, 1 if some of the given ids could not be quarantined, 3 if there was nothing to quarantine.
     Quarantine(triage::QuarantineArgs),
+    /// Release the keys that dead letters hold: the messages behind them are handled without them
+    ///
+    /// Dead letters of consumers that declare it hold their ordering key: later messages of the key wait until the dead letter
+    /// is requeued, and is then handled before them, or released. A released dead letter stays a dead letter and may still be
+    /// requeued. With --all, every dead letter that holds its key and matches the filters is released, also quarantined ones.
+    ///
+    /// Exit status: 0 if released, 1 if some of the given ids could not be released, 3 if there was nothing to release.
+    Release(triage::ReleaseArgs),
     /// Export complete dead letters as JSON Lines. This includes payloads
     Export(export::Args),
     /// Collect messages that an external bus moved to its dead-letter queues by itself
@@ -59,6 +69,7 @@ pub(super) async fn run(platform: &Platform, config: &Config, command: DlqComman
         DlqCommand::Show(args) => show::run(&db, args).await,
         DlqCommand::Requeue(args) => triage::requeue(&db, args).await,
         DlqCommand::Quarantine(args) => triage::quarantine(&db, args).await,
+        DlqCommand::Release(args) => triage::release(&db, args).await,
         DlqCommand::Export(args) => export::run(&db, args).await,
         DlqCommand::Collect(args) => collect::run(platform, config, &db, args).await,
         DlqCommand::History(args) => history::run(&db, args).await,

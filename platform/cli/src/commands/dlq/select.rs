@@ -37,6 +37,7 @@ impl DeadLetterFilters {
             event_type: self.event_type,
             reason: self.reason,
             event_id: None,
+            holds_key: None,
             older_than: self.older_than,
             newer_than: self.newer_than,
         }
@@ -106,9 +107,21 @@ impl LetterSelection {
         }
     }
 
+    /// Finds the selected dead letters; with `--all` those that are open.
     pub(super) async fn find(self, db: &Db) -> Result<SelectedLetters, DbError> {
+        let open = DeadLetterFilter { status: Some(DeadLetterStatus::Dead), ..DeadLetterFilter::default() };
+        self.find_among(db, open).await
+    }
+
+    /// Finds the selected dead letters; with `--all` those that hold their keys, whether quarantined or not.
+    pub(super) async fn find_holding(self, db: &Db) -> Result<SelectedLetters, DbError> {
+        self.find_among(db, DeadLetterFilter { holds_key: Some(true), ..DeadLetterFilter::default() }).await
+    }
+
+    async fn find_among(self, db: &Db, all: DeadLetterFilter) -> Result<SelectedLetters, DbError> {
         if self.all {
-            let ids = triage::in_order(db, &self.filters.with_status(Some(DeadLetterStatus::Dead)), self.limit).await?;
+            let filter = DeadLetterFilter { holds_key: all.holds_key, ..self.filters.with_status(all.status) };
+            let ids = triage::in_order(db, &filter, self.limit).await?;
             let is_truncated = ids.len() == self.limit as usize;
             return Ok(SelectedLetters { ids, by_id: false, is_truncated });
         }

@@ -2,13 +2,16 @@
 
 use super::{EXIT_NOTHING_TO_DO, exit_with, history};
 use crate::table::WidthArgs;
+use jiff::Timestamp;
 use onceward_db::Db;
-use onceward_message_log::triage::{self, DeadLetterDetails, TriageAction};
+use onceward_message_log::triage::{self, DeadLetterDetails, TriageAction, WaitingFollower};
 use serde_json::json;
 use std::process::ExitCode;
 
-/// A dead letter has few acts: it is collected, quarantined and requeued once each.
+/// A dead letter has few acts: it is collected, quarantined, released and requeued once each.
 const ACTS_MAX: u32 = 100;
+/// How many of the messages that wait behind a dead letter are listed.
+const FOLLOWERS_MAX: u32 = 5;
 
 /// Arguments of `dlq show`.
 #[derive(Debug, clap::Args)]
@@ -27,17 +30,26 @@ pub(super) async fn run(db: &Db, args: Args) -> anyhow::Result<ExitCode> {
         return Ok(exit_with(EXIT_NOTHING_TO_DO, format!("there is no dead letter {}", args.id)));
     };
     let acts = triage::history(db, Some(args.id), None, ACTS_MAX).await?;
+    let followers = triage::followers(db, args.id, FOLLOWERS_MAX).await?;
     if args.json {
         let mut shown = serde_json::to_value(&letter)?;
         shown["history"] = json!(acts);
+        if let Some((count, first)) = &followers {
+            (shown["followers"], shown["firstFollowers"]) = (json!(count), json!(first));
+        }
         println!("{shown}");
     } else {
-        print(&letter, &acts, args.width)?;
+        print(&letter, &acts, followers, args.width)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(letter: &DeadLetterDetails, acts: &[TriageAction], width: WidthArgs) -> anyhow::Result<()> {
+fn print(
+    letter: &DeadLetterDetails,
+    acts: &[TriageAction],
+    followers: Option<(i64, Vec<WaitingFollower>)>,
+    width: WidthArgs,
+) -> anyhow::Result<()> {
     let DeadLetterDetails { summary, .. } = letter;
     let none = || "-".to_owned();
     let status = match &summary.tag {
@@ -54,6 +66,7 @@ fn print(letter: &DeadLetterDetails, acts: &[TriageAction], width: WidthArgs) ->
         ("type", summary.event_type.clone()),
         ("event id", summary.event_id.to_string()),
         ("ordering key", summary.ordering_key.clone().unwrap_or_else(none)),
+        ("holds its key", holds_key(summary.dead_at, followers.as_ref().map(|(count, _)| *count))),
         ("correlation id", summary.correlation_id.clone()),
         ("reason", summary.reason.clone()),
         ("attempts", summary.attempts.to_string()),
@@ -65,6 +78,17 @@ fn print(letter: &DeadLetterDetails, acts: &[TriageAction], width: WidthArgs) ->
     ];
     for (name, value) in lines {
         width.print_wrapped(&format!("{name:<16} "), &printable(&value));
+    }
+    if let Some((count, first)) = followers.filter(|(count, _)| *count > 0) {
+        println!("\nwaiting behind it");
+        for one in &first {
+            let event_type = one.event_type.as_deref().unwrap_or("-");
+            width.print_wrapped("", &printable(&format!("{}  {event_type}  {}", one.written_at, one.event_id)));
+        }
+        let more = count.saturating_sub(i64::try_from(first.len()).unwrap_or(0));
+        if more > 0 {
+            println!("and {more} more");
+        }
     }
     println!("\nfailed attempts");
     let attempts = letter.attempt_log.as_array().map(Vec::as_slice).unwrap_or_default();
@@ -85,6 +109,17 @@ fn print(letter: &DeadLetterDetails, acts: &[TriageAction], width: WidthArgs) ->
     }
     acts.iter().for_each(|act| width.print_wrapped("", &printable(&history::line(act))));
     Ok(())
+}
+
+/// Returns whether a letter holds its key, since when, and how many messages wait.
+fn holds_key(since: Timestamp, followers: Option<i64>) -> String {
+    match followers {
+        None => "no".to_owned(),
+        Some(count) => {
+            let waiting = if count == 1 { "1 message waits".to_owned() } else { format!("{count} messages wait") };
+            format!("since {since}; {waiting} until it is requeued or released")
+        }
+    }
 }
 
 /// Escapes control characters, because a terminal would interpret them.

@@ -1,4 +1,4 @@
-//! `dlq requeue` and `dlq quarantine`, and `outbox retry --dead`.
+//! `dlq requeue`, `dlq quarantine` and `dlq release`, and `outbox retry --dead`.
 
 use super::{
     EXIT_NOTHING_TO_DO, EXIT_USAGE, exit_with,
@@ -57,6 +57,17 @@ pub struct QuarantineArgs {
     output: TriageOutputArgs,
 }
 
+/// Arguments of `dlq release`.
+#[derive(Debug, clap::Args)]
+pub struct ReleaseArgs {
+    #[command(flatten)]
+    selection: LetterSelection,
+    #[command(flatten)]
+    operator: OperatorWithReasonArgs,
+    #[command(flatten)]
+    output: TriageOutputArgs,
+}
+
 /// Arguments that control the output.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct TriageOutputArgs {
@@ -99,6 +110,18 @@ pub(super) async fn quarantine(db: &Db, args: QuarantineArgs) -> anyhow::Result<
     triage::quarantine(db, &selected.ids, &args.tag, &operator, args.output.dry_run, added)
         .await
         .map_err(explain_conflict)?;
+    Ok(report.finish())
+}
+
+pub(super) async fn release(db: &Db, args: ReleaseArgs) -> anyhow::Result<ExitCode> {
+    if let Err(reason) = args.selection.check() {
+        return Ok(exit_with(EXIT_USAGE, format!("error: {reason}")));
+    }
+    let selected = args.selection.find_holding(db).await?;
+    let mut report = TriageReport::new("released", "release", args.output, &selected);
+    let operator = args.operator.operator();
+    let added = |fates: Vec<TriageOutcome>| report.add(&fates);
+    triage::release(db, &selected.ids, &operator, args.output.dry_run, added).await.map_err(explain_conflict)?;
     Ok(report.finish())
 }
 
@@ -199,13 +222,26 @@ impl TriageReport {
             (_, Some(ms)) => format!(", due in {:.1} s", ms as f64 / 1000.0),
             (_, None) => format!(", behind other messages of key {}", text(&fate.ordering_key).escape_debug()),
         };
+        let holds = fate.followers.map(|count| {
+            let messages = if count == 1 { "1 message".to_owned() } else { format!("{count} messages") };
+            let key = text(&fate.ordering_key).escape_debug().to_string();
+            match self.verb {
+                "release" if self.output.dry_run => format!("; waiting behind it in key {key}: {messages}"),
+                "release" => format!("; waiting behind it in key {key}: {messages}, now due"),
+                _ => format!(
+                    ", still holds key {key} ({messages} waiting); release it with `onceward dlq release {}`",
+                    fate.id
+                ),
+            }
+        });
         let would = if self.output.dry_run { format!("would {}", self.verb) } else { self.past.to_owned() };
         format!(
-            "{would} {} ({} of {} in {}){when}",
+            "{would} {} ({} of {} in {}){when}{}",
             fate.id,
             text(&fate.event_type),
             text(&fate.tenant),
-            text(&fate.queue)
+            text(&fate.queue),
+            holds.unwrap_or_default()
         )
     }
 
@@ -230,6 +266,9 @@ fn advice(refusal: TriageRefusal, verb: &str) -> String {
     match (refusal, verb) {
         (TriageRefusal::Quarantined, "requeue") => {
             format!("{refusal}; to requeue it anyway, name its id and add --force")
+        }
+        (TriageRefusal::Unreadable, "requeue") => {
+            format!("{refusal}; if it holds its key, `onceward dlq release` lets the messages behind it continue")
         }
         (TriageRefusal::NoQueue, _) => format!("{refusal}; run `onceward migrate` with the service that declares it"),
         _ => refusal.to_string(),
