@@ -7,6 +7,7 @@ use onceward_resilience::{Breaker, BudgetState, Bulkhead, SharedBreaker, SharedP
 use parking_lot::Mutex;
 use std::{
     collections::HashMap,
+    fmt,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -54,6 +55,12 @@ pub(crate) struct OwnBreaker {
     /// Whether all processes had stopped when this one looked last.
     pub saw_open: bool,
     used_at_ms: u64,
+}
+
+impl fmt::Debug for Outbound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.inner.destinations.keys()).finish()
+    }
 }
 
 impl Outbound {
