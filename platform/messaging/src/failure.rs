@@ -2,6 +2,7 @@
 
 use crate::PublishError;
 use onceward_db::DbError;
+use onceward_outbound::{CallError, OutboundError};
 use std::time::Duration;
 
 /// The error type of a handler. The handler's effects are rolled back in every case.
@@ -67,11 +68,51 @@ impl From<DbError> for Failure {
     }
 }
 
+/// Rejected messages return a little later than they could, at random and by at most this part of the wait, so that they do
+/// not return together.
+const REJECTION_JITTER: f64 = 0.1;
+
+/// A call that was not made costs no attempt: the message waits until the breaker, the bulkhead or the budget may allow it.
+impl From<OutboundError> for Failure {
+    fn from(error: OutboundError) -> Self {
+        match &error {
+            OutboundError::Rejected(rejected) => {
+                Self::snooze(rejected.after.mul_f64(1.0 + REJECTION_JITTER * rand::random::<f64>()), &error)
+            }
+            OutboundError::Call(CallError::Throttled { retry_after: Some(after), .. }) => {
+                Self::retry_after(*after, &error)
+            }
+            OutboundError::Call(CallError::Failed(_) | CallError::Throttled { .. }) => Self::transient(&error),
+            OutboundError::Call(CallError::Cancelled) => Self::snooze(Duration::ZERO, &error),
+            OutboundError::Call(CallError::Refused(_))
+            | OutboundError::DeadlineExceeded
+            | OutboundError::UnknownDestination(_) => Self::permanent(&error),
+        }
+    }
+}
+
 impl From<PublishError> for Failure {
     fn from(error: PublishError) -> Self {
         match error {
             PublishError::Contract(_) | PublishError::Invalid(_) => Self::permanent(error),
             PublishError::Bus(_) | PublishError::NoPublisher => Self::transient(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onceward_outbound::{RejectReason, Rejected};
+
+    #[test]
+    fn a_call_that_was_not_made_costs_no_attempt() {
+        let after = Duration::from_secs(10);
+        for why in [RejectReason::BreakerOpen, RejectReason::BulkheadFull, RejectReason::BudgetEmpty] {
+            let failure = Failure::from(OutboundError::from(Rejected { after, why }));
+            assert!(
+                matches!(failure, Failure::Snooze { after: wait, .. } if wait >= after && wait <= after.mul_f64(1.1))
+            );
         }
     }
 }

@@ -6,7 +6,7 @@ use onceward_db::Migrations;
 use onceward_envelope::{EventType, SchemaRegistry};
 use onceward_messaging::schedule::Timetable;
 use onceward_topology::{QueueKind, Topology};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Returns the schemas of all services. A schema that is invalid or declared twice is a problem.
 pub(crate) fn schemas(services: &[Service], problems: &mut Vec<String>) -> SchemaRegistry {
@@ -61,6 +61,21 @@ pub(crate) fn schedules(
         }
     }
     schedules
+}
+
+/// Checks the declarations of destinations, and that no two have the same name.
+pub(crate) fn check_destinations(services: &[Service], problems: &mut Vec<String>) {
+    let mut declared = BTreeMap::new();
+    for service in services {
+        for destination in &service.destinations {
+            problems.extend(destination.validate().into_iter().map(|mistake| format!("{}: {mistake}", service.name)));
+            if let Some(other) = declared.insert(destination.name(), service.name) {
+                let name = destination.name();
+                problems
+                    .push(format!("{} and {other} both declare the destination {name:?}; rename one", service.name));
+            }
+        }
+    }
 }
 
 /// Checks that one schema has one list of migrations, even if several services declare it.
@@ -167,5 +182,22 @@ pub(crate) fn check_pools(services: &[Service], problems: &mut Vec<String>) {
                 problems.push(format!("queue {queue} is in two worker pools; remove it from one"));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onceward_outbound::Destination;
+    use std::time::Duration;
+
+    #[test]
+    fn wrong_and_repeated_destinations_are_reported() {
+        let first = Service::new("crm").destination(Destination::new("sms"));
+        let second = Service::new("admissions").destination(Destination::new("sms").timeout(Duration::ZERO));
+        let mut problems = Vec::new();
+        check_destinations(&[first, second], &mut problems);
+        assert_eq!(problems.len(), 2, "{problems:?}");
+        assert!(problems[1].contains("admissions and crm both declare the destination \"sms\""), "{problems:?}");
     }
 }

@@ -216,7 +216,8 @@ pub use onceward_messaging::{
     AnyHandler, BatchHandler, Failure, Handler, InBatch, LeasedHandler, NewMessage, PublishError, Received,
     consumer::LeaseContext, inbox, measure::PublishCounter, outbox,
 };
-pub use onceward_resilience::{RetryBudget, autoscale::PoolSettings};
+pub use onceward_outbound::{self as outbound, CallError, Destination, Outbound};
+pub use onceward_resilience::{BreakerSettings, BulkheadSettings, RetryBudget, autoscale::PoolSettings};
 pub use onceward_supervisor::Supervisor;
 pub use onceward_topology::{self as topology, Exchange, Queue, RetryPolicy, Schedule, Topology};
 pub use onceward_web::{

@@ -12,6 +12,7 @@ use onceward_db::{DbConfig, DbError, Migrations, RequiredTable, migrate};
 use onceward_envelope::SchemaRegistry;
 use onceward_message_log::{BusError, declare, triage::Operator};
 use onceward_messaging::{Consumer, measure::PublishCounter, schedule::Timetable};
+use onceward_outbound::Destination;
 use onceward_resilience::autoscale::PoolSettings;
 use onceward_topology::Topology;
 use onceward_web::{
@@ -21,8 +22,12 @@ use onceward_web::{
 use std::collections::BTreeSet;
 
 /// The migrations of every platform. Operators' actions are audited whatever the services do.
-pub(crate) const PLATFORM_MIGRATIONS: &[Migrations] =
-    &[onceward_message_log::MIGRATIONS, onceward_web::MIGRATIONS, onceward_audit::MIGRATIONS];
+pub(crate) const PLATFORM_MIGRATIONS: &[Migrations] = &[
+    onceward_message_log::MIGRATIONS,
+    onceward_web::MIGRATIONS,
+    onceward_audit::MIGRATIONS,
+    onceward_outbound::MIGRATIONS,
+];
 
 /// Services that were checked and fit together.
 #[derive(Clone)]
@@ -49,6 +54,7 @@ impl Platform {
         assembly::check_consumers(&services, &schemas, &topology, &mut problems);
         assembly::check_pools(&services, &mut problems);
         assembly::check_migrations(&services, &mut problems);
+        assembly::check_destinations(&services, &mut problems);
         let routes = routes_of(&services);
         problems.extend(onceward_web::routes::check(&routes, &schemas).iter().map(ToString::to_string));
         problems.extend(slo::duplicate_names(services.iter().flat_map(|service| &service.slos)));
@@ -118,6 +124,7 @@ impl Platform {
     /// Registers the help text of every metric: the platform's and those of the services.
     pub fn describe_metrics(&self) {
         onceward_messaging::measure::describe();
+        onceward_outbound::describe_metrics();
         self.services.iter().flat_map(|service| &service.describe_metrics).for_each(|describe| describe());
     }
 
@@ -141,6 +148,11 @@ impl Platform {
         self.services.iter().filter_map(|service| Some((service.name, service.contributor.as_ref()?)))
     }
 
+    /// Returns the destinations that the services declared.
+    pub(crate) fn destinations(&self) -> impl Iterator<Item = &Destination> {
+        self.services.iter().flat_map(|service| &service.destinations)
+    }
+
     /// Returns the names of the services.
     pub fn names(&self) -> Vec<&'static str> {
         self.services.iter().map(Service::name).collect()
@@ -151,6 +163,7 @@ impl Platform {
         let mut required = onceward_message_log::REQUIRED.to_vec();
         required.extend_from_slice(onceward_web::REQUIRED);
         required.extend_from_slice(onceward_audit::REQUIRED);
+        required.extend_from_slice(onceward_outbound::REQUIRED);
         required.extend(self.services.iter().flat_map(|service| service.required.iter().copied()));
         required
     }

@@ -8,6 +8,7 @@ use crate::{
 use onceward_db::{Db, DbError, Migrations, RequiredTable};
 use onceward_envelope::TenantId;
 use onceward_messaging::{Consumer, Event, measure::PublishCounter};
+use onceward_outbound::Destination;
 use onceward_resilience::autoscale::PoolSettings;
 use onceward_topology::{Schedule, Topology};
 use onceward_web::Routes;
@@ -56,6 +57,7 @@ pub struct Service {
     pub(crate) pools: Vec<PoolSettings>,
     pub(crate) tasks: Vec<ServiceTask>,
     pub(crate) slos: Vec<Slo>,
+    pub(crate) destinations: Vec<Destination>,
     pub(crate) describe_metrics: Vec<fn()>,
     pub(crate) samplers: Vec<GaugeSampler>,
     pub(crate) publish_counters: Vec<PublishCounter>,
@@ -79,6 +81,7 @@ impl Service {
             pools: Vec::new(),
             tasks: Vec::new(),
             slos: Vec::new(),
+            destinations: Vec::new(),
             describe_metrics: Vec::new(),
             samplers: Vec::new(),
             publish_counters: Vec::new(),
@@ -152,6 +155,12 @@ impl Service {
         Fut: Future<Output = Result<(), TaskError>> + Send + 'static,
     {
         self.tasks.push(ServiceTask::new(name, run));
+        self
+    }
+
+    /// Declares another system that its leased handlers call. Its name is unique among all services.
+    pub fn destination(mut self, destination: Destination) -> Self {
+        self.destinations.push(destination);
         self
     }
 

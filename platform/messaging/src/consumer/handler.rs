@@ -5,6 +5,7 @@ use futures_util::future::BoxFuture;
 use onceward_broker::Delivery;
 use onceward_db::{Scope, Tx};
 use onceward_envelope::EventType;
+use onceward_outbound::Outbound;
 use std::{
     any::Any,
     collections::{BTreeMap, HashMap},
@@ -95,11 +96,13 @@ pub trait LeasedHandler: Send + Sync {
     ) -> impl Future<Output = Result<(), Failure>> + Send;
 }
 
-/// The state of a leased handler's lease.
+/// The state of a leased handler's lease, and the way to the outside world.
 #[derive(Clone, Debug)]
 pub struct LeaseContext {
     /// Cancelled when the lease is lost, or when the process stops and its grace period is nearly over.
     pub cancelled: CancellationToken,
+    /// The destinations that the services declared.
+    pub outbound: Outbound,
 }
 
 /// Handlers by event name and version, and a fallback for all other types.

@@ -175,7 +175,7 @@ impl LeasedTask {
     ) -> Result<bool, BusError> {
         let (engine, delivery) = (&self.engine, &leased.delivery);
         let started = Instant::now();
-        let lease = LeaseContext { cancelled: token.clone() };
+        let lease = LeaseContext { cancelled: token.clone(), outbound: self.context.outbound.clone() };
         let work = tokio::select! {
             work = guarded(handler.perform(&lease, delivery), engine.options.timeout) => work,
             () = token.cancelled() => Err(Failure::snooze(Duration::ZERO, "returned by a worker that is stopping")),

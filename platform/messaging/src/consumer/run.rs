@@ -8,6 +8,7 @@ use crate::{backoff::Backoff, measure};
 use onceward_db::Db;
 use onceward_envelope::{Clock, SchemaRegistry, SystemClock};
 use onceward_message_log::{MessageLog, QueueReader, Subscription};
+use onceward_outbound::Outbound;
 use onceward_supervisor::Supervisor;
 use onceward_topology::{Queue, Topology};
 use std::{sync::Arc, time::Duration};
@@ -39,6 +40,8 @@ pub struct WorkerContext {
     pub pools: WorkerPools,
     /// The supervisor that restarts the consumers' tasks.
     pub supervisor: Supervisor,
+    /// The destinations of leased handlers.
+    pub outbound: Outbound,
     /// How long messages of unknown types wait, for consumers without a limit of their own; zero means no limit.
     pub unknown_for: Duration,
     /// Cancelled when the grace period of a stop is nearly over: leased calls that still run are abandoned, and their
@@ -50,7 +53,7 @@ pub struct WorkerContext {
 const UNKNOWN_FOR: Duration = Duration::from_secs(24 * 3600);
 
 impl WorkerContext {
-    /// Creates a context with the system clock and no limit over all consumers.
+    /// Creates a context with the system clock, no destinations and no limit over all consumers.
     pub fn new(db: Db, log: MessageLog, schemas: SchemaRegistry, topology: Topology) -> Self {
         let slots = Slots::unlimited();
         Self {
@@ -62,6 +65,7 @@ impl WorkerContext {
             pools: WorkerPools::new(&[], &slots),
             slots,
             supervisor: Supervisor::new(),
+            outbound: Outbound::new([], None),
             unknown_for: UNKNOWN_FOR,
             hand_back: CancellationToken::new(),
         }

@@ -24,6 +24,7 @@ use onceward_messaging::{
     relay::Relay,
     schedule,
 };
+use onceward_outbound::Outbound;
 use onceward_supervisor::Supervisor;
 use onceward_web::{AppState, Authenticator, Routes, build_router};
 use std::{collections::HashMap, future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration};
@@ -222,6 +223,9 @@ impl ProcessRuntime {
         context.supervisor = self.supervisor().clone();
         context.unknown_for = Duration::from_secs(self.config.workers.unknown_hours.saturating_mul(3600));
         context.hand_back = self.hand_back.clone();
+        context.outbound = Outbound::new(self.platform.destinations().cloned(), Some(self.db.clone()));
+        let (outbound, supervisor, stop) = (context.outbound.clone(), self.supervisor().clone(), self.stop.clone());
+        self.tasks.spawn(async move { outbound.run(&supervisor, stop).await });
         for consumer in self.platform.consumers() {
             self.tasks.spawn(consumer::run(consumer.clone(), context.clone(), self.stop.clone()));
             if let Some(broker) = &self.broker {

@@ -16,7 +16,7 @@ const LAYERS: &[&[&str]] = &[
         "onceward-local-postgres",
     ],
     &["onceward-db"],
-    &["onceward-broker", "onceward-ledger", "onceward-audit"],
+    &["onceward-broker", "onceward-ledger", "onceward-audit", "onceward-outbound"],
     &["onceward-broker-*", "onceward-message-log"],
     &["onceward-messaging"],
     &["onceward-web"],
