@@ -2,14 +2,16 @@
 //!
 //! A call cannot be rolled back, so it runs under a lease, outside any transaction. The result and the acknowledgement are
 //! one commit. If the process dies between the call and that commit, another worker repeats the call: pass the message's
-//! idempotency key to the API, so that it recognizes the repetition.
+//! idempotency key to the API, so that it recognizes the repetition. The destination's breaker, bulkhead and timeout protect
+//! both sides: while the provider is down, messages wait without counting attempts.
 //!
 //! Run it: `cargo test -p onceward-example-recipes leased_call`.
 
-use onceward::{LeaseContext, LeasedHandler, prelude::*};
+use onceward::{CallError, Destination, LeaseContext, LeasedHandler, prelude::*};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
+const PROVIDER: &str = "payment-provider";
 const EXCHANGE: &str = "charges.events";
 const QUEUE: &str = "charges.call.v1";
 const MIGRATION: &str =
@@ -21,8 +23,7 @@ const SCHEMA: &str = r#"{"$id": "charge.requested.v1", "type": "object", "requir
 
 /// Returns the service. `url` is the payment provider's.
 pub fn service(url: &str) -> Service {
-    let client = reqwest::Client::builder().timeout(Duration::from_secs(10)).build().expect("the system has TLS roots");
-    let handler = ChargeHandler { client, url: url.to_owned() };
+    let handler = ChargeHandler(reqwest::Client::new(), url.to_owned());
     Service::new("charges")
         .migrations(Migrations { schema: "charges", steps: &[Migration { name: "0001_charge", sql: MIGRATION }] })
         .schemas(&[SCHEMA])
@@ -36,6 +37,7 @@ pub fn service(url: &str) -> Service {
                 .bind("charges.dlq", "", "charges.dlq.v1"),
         )
         .publishes::<ChargeRequested>()
+        .destination(Destination::new(PROVIDER).timeout(Duration::from_secs(10)))
         .consumer(Consumer::leased("call-provider", QUEUE).on(handler))
 }
 
@@ -58,12 +60,9 @@ impl Event for ChargeRequested {
     }
 }
 
-struct ChargeHandler {
-    client: reqwest::Client,
-    url: String,
-}
+/// The client and the URL of the provider.
+struct ChargeHandler(reqwest::Client, String);
 
-/// The provider's response.
 #[derive(Deserialize)]
 struct Receipt {
     reference: String,
@@ -73,27 +72,32 @@ impl LeasedHandler for ChargeHandler {
     type Event = ChargeRequested;
     type Work = Receipt;
 
-    async fn perform(&self, _: &LeaseContext, received: &Received<'_, ChargeRequested>) -> Result<Receipt, Failure> {
-        let request = self.client.post(&self.url).json(&received.event);
+    async fn perform(
+        &self,
+        lease: &LeaseContext,
+        received: &Received<'_, ChargeRequested>,
+    ) -> Result<Receipt, Failure> {
+        let request = self.0.post(&self.1).json(&received.event);
         let request = request.header("idempotency-key", received.envelope.idempotency_key.as_str());
-        let transient = |error: reqwest::Error| Failure::transient(error.to_string());
-        let response = request.send().await.map_err(transient)?;
-        match response.status() {
-            status if status.is_success() => response.json().await.map_err(transient),
-            // The provider rejects the request: a retry would not help.
-            status if status.is_client_error() => Err(Failure::permanent(format!("the provider responded {status}"))),
-            status => Err(Failure::transient(format!("the provider responded {status}"))),
-        }
+        let call = async {
+            let response = request.send().await.and_then(|response| response.error_for_status());
+            match response.map_err(|error| (error.status().is_some_and(|status| status.is_client_error()), error)) {
+                Ok(response) => response.json().await.map_err(|error| CallError::Failed(error.to_string())),
+                // The provider works and rejects the request: a retry would not help.
+                Err((true, error)) => Err(CallError::Refused(error.to_string())),
+                Err((false, error)) => Err(CallError::Failed(error.to_string())),
+            }
+        };
+        Ok(lease.call(PROVIDER, received)?.run(|_| call).await?)
     }
 
     async fn record(
         &self,
         tx: &mut Tx,
         received: &Received<'_, ChargeRequested>,
-        receipt: Receipt,
+        done: Receipt,
     ) -> Result<(), Failure> {
         let tenant = received.envelope.tenant_id.as_str();
-        tx.execute(INSERT, &[&tenant, &received.event.order_id, &receipt.reference]).await?;
-        Ok(())
+        Ok(tx.execute(INSERT, &[&tenant, &received.event.order_id, &done.reference]).await.map(drop)?)
     }
 }

@@ -1,6 +1,7 @@
 //! The outbox: publishing is a write in the caller's transaction. It is the only way to publish.
 
 use crate::{Event, measure::PublishCounter};
+use jiff::Timestamp;
 use onceward_broker::{DeadReason, Delivery};
 use onceward_db::{Scope, Tx};
 use onceward_envelope::{
@@ -102,6 +103,13 @@ impl NewMessage {
         }
     }
 
+    /// Sets the time after which handling it is of no use. It travels in the envelope: a message whose deadline has passed
+    /// becomes a dead letter instead of being handled, and calls to destinations take no longer than it allows.
+    pub fn deadline(mut self, deadline: Timestamp) -> Self {
+        self.extensions.insert(DEADLINE.to_owned(), deadline.to_string().into());
+        self
+    }
+
     /// Converts an event to a message.
     pub fn from_event<E: Event>(event: &E, tenant: &TenantId) -> Result<Self, PublishError> {
         let payload = serde_json::to_value(event).map_err(|error| PublishError::Invalid(error.to_string()))?;
@@ -180,6 +188,8 @@ pub async fn send_as(tx: &mut Tx, scope: &Scope, message: NewMessage) -> Result<
     publisher.append(tx, outgoing).await
 }
 
+/// The extension attribute of a message that is of no use after a time.
+const DEADLINE: &str = "deadline";
 /// The extension attribute of a message that started a separate story: the correlation id of the originating story.
 pub const PARENT_CORRELATION: &str = "parentCorrelationId";
 
@@ -301,4 +311,9 @@ fn check_routing_tenant(topic: &Topic, tenant: &TenantId) -> Result<(), PublishE
 /// Returns the tenant named by a routing key of the form `tenant.<id>.…`.
 pub(crate) fn routing_tenant(routing_key: &str) -> Option<&str> {
     routing_key.strip_prefix("tenant.")?.split('.').next()
+}
+
+/// Returns the deadline of a message, if it has one that can be read.
+pub(crate) fn deadline_of(envelope: &Envelope) -> Option<Timestamp> {
+    envelope.extensions.get(DEADLINE)?.as_str()?.parse().ok()
 }

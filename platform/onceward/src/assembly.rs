@@ -163,6 +163,10 @@ pub(crate) fn check_consumers(
     }
 }
 
+fn is_declared(services: &[Service], destination: &str) -> bool {
+    services.iter().flat_map(|service| &service.destinations).any(|declared| declared.name() == destination)
+}
+
 /// Checks that worker pools have usable settings, and that each queue has a consumer and one pool.
 pub(crate) fn check_pools(services: &[Service], problems: &mut Vec<String>) {
     let read: BTreeSet<&str> =
@@ -172,6 +176,12 @@ pub(crate) fn check_pools(services: &[Service], problems: &mut Vec<String>) {
         problems.extend(pool.validate());
         if !names.insert(&pool.name) {
             problems.push(format!("two worker pools are called {}; rename one", pool.name));
+        }
+        for destination in pool.destinations.iter().filter(|name| !is_declared(services, name)) {
+            problems.push(format!(
+                "pool {:?} calls the destination {destination:?}, which is not declared; add it to the service",
+                pool.name
+            ));
         }
         for queue in &pool.queues {
             if !read.contains(queue.as_str()) {

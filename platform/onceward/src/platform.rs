@@ -149,7 +149,7 @@ impl Platform {
     }
 
     /// Returns the destinations that the services declared.
-    pub(crate) fn destinations(&self) -> impl Iterator<Item = &Destination> {
+    pub fn destinations(&self) -> impl Iterator<Item = &Destination> {
         self.services.iter().flat_map(|service| &service.destinations)
     }
 

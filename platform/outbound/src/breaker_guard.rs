@@ -6,7 +6,9 @@ use crate::{
     store,
 };
 use onceward_db::DbError;
-use onceward_resilience::{BreakerChange, BreakerPhase, Outcome, ProbeClaim, SharedPermission, SharedPhase, Ticket};
+use onceward_resilience::{
+    BreakerChange, BreakerPhase, Outcome, ProbeClaim, SharedPermission, SharedPhase, Ticket, TicketKind,
+};
 use std::{sync::Arc, time::Duration};
 
 /// The longest time for which a call waits for the shared breaker. Beyond it the process decides for itself.
@@ -88,6 +90,15 @@ impl BreakerGuard {
     fn rejected(&self, retry_after_ms: u64, why: RejectReason) -> Rejected {
         measure::rejected(&self.state.destination.name, why);
         Rejected { after: Duration::from_millis(retry_after_ms), why }
+    }
+
+    /// Returns whether the call is the probe of an open breaker.
+    pub(crate) fn is_probe(&self) -> bool {
+        match &self.permit {
+            Some(CallPermit::Own(ticket)) => ticket.kind() == TicketKind::Probe,
+            Some(CallPermit::Shared(_)) => true,
+            None => false,
+        }
     }
 
     /// Reports the result of the call, to all processes if it concerns them.

@@ -86,7 +86,13 @@ impl OutboundCall {
         drop(permit);
         let outcome = result.as_ref().map_or_else(outcome_of, |_| Outcome::Success);
         measure::called(&self.state.destination.name, outcome);
+        let is_probe = guard.is_probe();
         guard.complete(outcome).await;
+        if is_probe && matches!(result, Err(CallError::Failed(_))) {
+            // Otherwise an outage would use up the attempts of the message that happens to be the probe.
+            let pause = Duration::from_millis(self.state.destination.breaker.pause_ms);
+            return Err(self.rejected(pause, RejectReason::ProbeFailed).into());
+        }
         Ok(result?)
     }
 

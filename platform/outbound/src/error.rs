@@ -24,7 +24,7 @@ pub enum CallError {
     Cancelled,
 }
 
-/// A call was not made.
+/// A call was not made, or says nothing about its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not called: {why}; ask again in {} ms", .after.as_millis())]
 pub struct Rejected {
@@ -40,6 +40,9 @@ pub enum RejectReason {
     /// The destination is in trouble.
     #[error("the breaker is open")]
     BreakerOpen,
+    /// The call was made as the probe of an open breaker, and failed: the message was not the cause.
+    #[error("the breaker stays open, because its probe failed")]
+    ProbeFailed,
     /// An operator isolated the destination.
     #[error("the breaker is isolated")]
     Isolated,

@@ -32,6 +32,7 @@ pub(crate) fn called(destination: &str, outcome: Outcome) {
 pub(crate) fn rejected(destination: &str, why: RejectReason) {
     let reason = match why {
         RejectReason::BreakerOpen => "breaker",
+        RejectReason::ProbeFailed => "probe",
         RejectReason::Isolated => "isolated",
         RejectReason::BulkheadFull => "bulkhead",
         RejectReason::BudgetEmpty => "budget",

@@ -10,7 +10,7 @@ use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::Instant,
 };
@@ -18,6 +18,9 @@ use uuid::Uuid;
 
 /// The most credentials of one destination that a process remembers.
 const MAX_CREDENTIALS: usize = 10_000;
+
+/// A destination that was not called for this long is not used any more.
+const USED_LATELY_MS: u64 = 60_000;
 
 /// The destinations that a process calls, cheap to clone.
 #[derive(Clone)]
@@ -45,7 +48,8 @@ pub(crate) struct DestinationState {
     pub destination: Destination,
     pub bulkhead: Bulkhead,
     pub budget: Mutex<BudgetState>,
-    pub is_used: AtomicBool,
+    /// When this process last called it; 0 if it never did.
+    used_at_ms: AtomicU64,
     breakers: Mutex<HashMap<String, OwnBreaker>>,
 }
 
@@ -71,7 +75,7 @@ impl Outbound {
             let state = DestinationState {
                 bulkhead: Bulkhead::new(destination.bulkhead),
                 budget: Mutex::new(BudgetState::new(destination.budget)),
-                is_used: AtomicBool::new(false),
+                used_at_ms: AtomicU64::new(0),
                 breakers: Mutex::default(),
                 destination,
             };
@@ -91,16 +95,20 @@ impl Outbound {
     pub fn call(&self, destination: &str) -> Result<OutboundCall, OutboundError> {
         let unknown = || OutboundError::UnknownDestination(destination.to_owned());
         let state = self.inner.destinations.get(destination).ok_or_else(unknown)?;
-        state.is_used.store(true, Ordering::Relaxed);
+        state.used_at_ms.store(self.inner.now_ms().max(1), Ordering::Relaxed);
         Ok(OutboundCall::new(self.inner.clone(), state.clone()))
     }
 
-    /// Returns whether calls to a destination without a credential would be rejected by its breaker.
+    /// Returns whether nothing can be called at a destination: the breakers of all credentials that were used are open.
     pub fn is_open(&self, destination: &str) -> bool {
         let Some(state) = self.inner.destinations.get(destination) else { return false };
-        let shared = self.inner.shared(destination, "");
-        let shared = shared.is_some_and(|(breaker, _)| breaker.phase != SharedPhase::Watched);
-        shared || state.with_breaker("", self.inner.now_ms(), |own| !own.breaker.is_closed())
+        let is_shared_open = |credential: &str| {
+            let shared = self.inner.shared(destination, credential);
+            shared.is_some_and(|(breaker, _)| breaker.phase != SharedPhase::Watched)
+        };
+        let breakers = state.breakers.lock();
+        let mut open = breakers.iter().map(|(credential, own)| !own.breaker.is_closed() || is_shared_open(credential));
+        !breakers.is_empty() && open.all(|is_open| is_open)
     }
 }
 
@@ -109,10 +117,22 @@ impl OutboundInner {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Returns the names of the destinations that were called.
+    /// Returns the names of the destinations that were called lately. Only a process that calls has an opinion about a
+    /// destination, so only such a process counts for the quorum.
     pub(crate) fn used_destinations(&self) -> Vec<String> {
-        let used = self.destinations.iter().filter(|(_, state)| state.is_used.load(Ordering::Relaxed));
-        used.map(|(name, _)| name.clone()).collect()
+        let oldest_ms = self.now_ms().saturating_sub(USED_LATELY_MS);
+        let mut used: Vec<String> = self
+            .destinations
+            .iter()
+            .filter(|(_, state)| state.used_at_ms.load(Ordering::Relaxed) > oldest_ms)
+            .map(|(name, _)| name.clone())
+            .collect();
+        used.sort_unstable();
+        used
+    }
+
+    pub(crate) fn has_destinations(&self) -> bool {
+        !self.destinations.is_empty()
     }
 
     /// Replaces the view by what was read from the database.

@@ -16,9 +16,9 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
 impl Outbound {
-    /// Follows the shared breakers until `stop`. Without a database it returns at once.
+    /// Follows the shared breakers until `stop`. Without a database or a destination it returns at once.
     pub async fn run(&self, supervisor: &Supervisor, stop: CancellationToken) {
-        let Some(db) = &self.inner.db else { return };
+        let Some(db) = self.inner.db.as_ref().filter(|_| self.inner.has_destinations()) else { return };
         let work = || async {
             follow(&self.inner, db, &stop).await;
             Ok(())

@@ -173,6 +173,10 @@ impl SharedBreaker {
             Outcome::Throttled { retry_after_ms } => {
                 let requested_ms = retry_after_ms.unwrap_or(0).min(settings.max_pause_ms);
                 self.open(settings.next_pause_ms(pause_ms).max(requested_ms), settings, now_ms, random);
+                // Jitter must not shorten the pause that was asked for.
+                if let SharedPhase::Open { until_ms, .. } = &mut self.phase {
+                    *until_ms = (*until_ms).max(now_ms.saturating_add(requested_ms));
+                }
             }
             Outcome::Ignored => self.open(pause_ms, settings, now_ms, random),
             // Nobody knows whether the call still runs, so the next probe waits for the limit of this one.

@@ -2,6 +2,7 @@
 
 mod account;
 mod audit;
+mod breaker;
 mod cancel;
 mod controls;
 mod dlq;
@@ -51,6 +52,9 @@ pub enum CliCommand {
     Queues(queues::Args),
     /// Show the size and work of each worker pool; change their settings
     Pools(pools::Args),
+    /// List, isolate and close the breakers of destinations
+    #[command(subcommand)]
+    Breaker(breaker::BreakerCommand),
     /// List, inspect, requeue, quarantine and release dead letters
     #[command(subcommand)]
     Dlq(dlq::DlqCommand),
@@ -94,6 +98,7 @@ pub(crate) async fn dispatch(
         CliCommand::Tenant(command) => tenant::run(&config, command).await,
         CliCommand::Queues(args) => queues::run(&platform, &config, args).await,
         CliCommand::Pools(args) => pools::run(&config, args).await,
+        CliCommand::Breaker(command) => breaker::run(&platform, &config, command).await,
         CliCommand::Dlq(command) => dlq::run(&platform, &config, command).await,
         CliCommand::Outbox(command) => outbox::run(&platform, &config, command).await,
         CliCommand::Audit(command) => audit::run(&config, command).await,

@@ -3,6 +3,7 @@
 //! Each check examines one thing within a time limit. A check that cannot run reports that as its own finding, because
 //! silence would be mistaken for health.
 
+mod breakers;
 mod bus;
 mod clock;
 mod dead_letters;
@@ -180,6 +181,7 @@ fn schema_checks<'a>(context: &'a CheckContext<'a>) -> Vec<(DoctorCheck, CheckFu
             Box::pin(log::deferred(context)),
         ),
         (check("dead letters", "no dead letters are open"), Box::pin(dead_letters::open(context))),
+        (check("breakers", "no destination is rejected for long"), Box::pin(breakers::open(context))),
         (check("held keys", "no dead letter has held its key for a day"), Box::pin(dead_letters::held_keys(context))),
         (
             check("stuck messages", "no message is retried for longer than its retry policy allows"),

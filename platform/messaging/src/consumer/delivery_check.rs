@@ -1,7 +1,7 @@
 //! The checks on every message before a handler sees it.
 
 use super::{engine::ConsumerEngine, handler::HandlerLookup, options::ConsumerOptions};
-use crate::outbox::routing_tenant;
+use crate::outbox::{deadline_of, routing_tenant};
 use jiff::Timestamp;
 use onceward_broker::{DeadReason, Delivery, Settlement};
 use onceward_envelope::SchemaError;
@@ -33,6 +33,9 @@ pub(crate) fn check<'e, H>(
         && now.as_millisecond() - delivery.published_at.as_millisecond() > i64::try_from(ttl_ms).unwrap_or(i64::MAX)
     {
         return Err(dead(DeadReason::Expired, &format!("it waited longer than the {ttl_ms} ms its queue allows")));
+    }
+    if let Some(deadline) = deadline_of(envelope).filter(|deadline| *deadline < now) {
+        return Err(dead(DeadReason::Expired, &format!("its deadline was {deadline}")));
     }
     let limit = queue.delivery_limit.map_or(options.retry.max_attempts + SPARE_DELIVERIES, u32::from);
     if delivery.attempt > limit {

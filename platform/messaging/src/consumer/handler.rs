@@ -1,15 +1,17 @@
 //! The traits that services implement to handle events, and how the engine calls them without knowing their types.
 
-use crate::{Event, Failure, Received};
+use crate::{Event, Failure, Received, outbox::deadline_of};
 use futures_util::future::BoxFuture;
+use jiff::Timestamp;
 use onceward_broker::Delivery;
 use onceward_db::{Scope, Tx};
 use onceward_envelope::EventType;
-use onceward_outbound::Outbound;
+use onceward_outbound::{Outbound, OutboundCall};
 use std::{
     any::Any,
     collections::{BTreeMap, HashMap},
     future::Future,
+    time::{Duration, Instant},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -103,6 +105,23 @@ pub struct LeaseContext {
     pub cancelled: CancellationToken,
     /// The destinations that the services declared.
     pub outbound: Outbound,
+}
+
+impl LeaseContext {
+    /// Prepares a call to a destination on behalf of a message: for its tenant, within its deadline, and as a retry if an
+    /// earlier attempt failed. Fails if no service declares the destination.
+    pub fn call<E>(&self, destination: &str, received: &Received<'_, E>) -> Result<OutboundCall, Failure> {
+        let envelope = received.envelope;
+        let call = self.outbound.call(destination)?;
+        let call = call.tenant(envelope.tenant_id.as_str()).retry(received.attempt > 1);
+        Ok(match deadline_of(envelope) {
+            Some(deadline) => {
+                let left = deadline.duration_since(Timestamp::now());
+                call.deadline(Instant::now() + Duration::try_from(left).unwrap_or_default())
+            }
+            None => call,
+        })
+    }
 }
 
 /// Handlers by event name and version, and a fallback for all other types.

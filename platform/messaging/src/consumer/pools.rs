@@ -6,6 +6,7 @@
 use super::{Slots, slots::SlotPool};
 use onceward_db::{Db, DbError};
 use onceward_message_log::pools::{self, PoolReport};
+use onceward_outbound::Outbound;
 use onceward_resilience::autoscale::{PoolSettings, share};
 use parking_lot::Mutex;
 use std::{collections::HashMap, sync::Arc, time::Duration};
@@ -21,6 +22,7 @@ pub struct WorkerPools(Arc<ProcessPools>);
 struct ProcessPools {
     process: String,
     slots: Slots,
+    outbound: Outbound,
     pools: Vec<ProcessPool>,
     by_queue: HashMap<String, usize>,
 }
@@ -60,7 +62,7 @@ pub(crate) struct ConsumerPool {
 
 impl WorkerPools {
     /// Adds these pools to the slots of the process. Until the first report each runs its minimum.
-    pub fn new(pools: &[PoolSettings], slots: &Slots) -> Self {
+    pub fn new(pools: &[PoolSettings], slots: &Slots, outbound: &Outbound) -> Self {
         let process = format!("{}-{}", std::process::id(), Uuid::now_v7().simple());
         let mut by_queue = HashMap::new();
         for (index, pool) in pools.iter().enumerate() {
@@ -74,7 +76,7 @@ impl WorkerPools {
                 activity: Arc::default(),
             })
             .collect();
-        Self(Arc::new(ProcessPools { process, slots: slots.clone(), pools, by_queue }))
+        Self(Arc::new(ProcessPools { process, slots: slots.clone(), outbound: outbound.clone(), pools, by_queue }))
     }
 
     /// Returns whether the process has none.
@@ -118,6 +120,8 @@ impl WorkerPools {
     async fn update_pool(&self, db: &Db, pool: &ProcessPool) -> Result<(), DbError> {
         let mut report = std::mem::take(&mut *pool.activity.0.lock());
         report.active = self.0.slots.in_use(pool.slots);
+        let open = pool.declared.destinations.iter().find(|destination| self.0.outbound.is_open(destination));
+        report.blocked = open.map(|destination| format!("the breaker of {destination} is open"));
         let name = &pool.declared.name;
         let membership = pools::report(db, name, &self.0.process, &report).await.inspect_err(|_| {
             pool.activity.restore(&report);

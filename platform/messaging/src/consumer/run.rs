@@ -55,17 +55,17 @@ const UNKNOWN_FOR: Duration = Duration::from_secs(24 * 3600);
 impl WorkerContext {
     /// Creates a context with the system clock, no destinations and no limit over all consumers.
     pub fn new(db: Db, log: MessageLog, schemas: SchemaRegistry, topology: Topology) -> Self {
-        let slots = Slots::unlimited();
+        let (slots, outbound) = (Slots::unlimited(), Outbound::new([], None));
         Self {
             db,
             log,
             schemas,
             topology,
             clock: Arc::new(SystemClock),
-            pools: WorkerPools::new(&[], &slots),
+            pools: WorkerPools::new(&[], &slots, &outbound),
             slots,
             supervisor: Supervisor::new(),
-            outbound: Outbound::new([], None),
+            outbound,
             unknown_for: UNKNOWN_FOR,
             hand_back: CancellationToken::new(),
         }

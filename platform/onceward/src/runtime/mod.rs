@@ -214,18 +214,18 @@ impl ProcessRuntime {
             self.platform.schemas().clone(),
             self.platform.topology().clone(),
         );
+        context.supervisor = self.supervisor().clone();
+        context.unknown_for = Duration::from_secs(self.config.workers.unknown_hours.saturating_mul(3600));
+        context.hand_back = self.hand_back.clone();
+        context.outbound = Outbound::new(self.platform.destinations().cloned(), Some(self.lookups.clone()));
+        let (outbound, supervisor, stop) = (context.outbound.clone(), self.supervisor().clone(), self.stop.clone());
+        self.tasks.spawn(async move { outbound.run(&supervisor, stop).await });
         context.slots = Slots::new(self.config.workers.slots);
-        context.pools = WorkerPools::new(&self.platform.pools(), &context.slots);
+        context.pools = WorkerPools::new(&self.platform.pools(), &context.slots, &context.outbound);
         if !context.pools.is_empty() {
             let (pools, lookups, stop) = (context.pools.clone(), self.lookups.clone(), self.stop.clone());
             self.spawn_supervised("pools", move || pools.clone().run(lookups.clone(), stop.clone()));
         }
-        context.supervisor = self.supervisor().clone();
-        context.unknown_for = Duration::from_secs(self.config.workers.unknown_hours.saturating_mul(3600));
-        context.hand_back = self.hand_back.clone();
-        context.outbound = Outbound::new(self.platform.destinations().cloned(), Some(self.db.clone()));
-        let (outbound, supervisor, stop) = (context.outbound.clone(), self.supervisor().clone(), self.stop.clone());
-        self.tasks.spawn(async move { outbound.run(&supervisor, stop).await });
         for consumer in self.platform.consumers() {
             self.tasks.spawn(consumer::run(consumer.clone(), context.clone(), self.stop.clone()));
             if let Some(broker) = &self.broker {

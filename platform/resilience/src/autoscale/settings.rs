@@ -31,6 +31,9 @@ pub struct PoolSettings {
     /// The age that the oldest message should not exceed, which is also the time in which a backlog should be done.
     /// With it, the pool grows by the work that waits instead of one step at a time.
     pub target_age_ms: Option<u64>,
+    /// The destinations that its workers call: the pool does not grow while one of them cannot be called.
+    #[serde(default)]
+    pub destinations: Vec<String>,
 }
 
 impl PoolSettings {
@@ -50,6 +53,7 @@ impl PoolSettings {
             cooldown_ms: 30_000,
             stabilize_ms: 30_000,
             target_age_ms: None,
+            destinations: Vec::new(),
         }
     }
 
