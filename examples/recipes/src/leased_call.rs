@@ -63,6 +63,8 @@ impl Event for ChargeRequested {
 /// The client and the URL of the provider.
 struct ChargeHandler(reqwest::Client, String);
 
+type Message<'m> = Received<'m, ChargeRequested>;
+
 #[derive(Deserialize)]
 struct Receipt {
     reference: String,
@@ -72,11 +74,7 @@ impl LeasedHandler for ChargeHandler {
     type Event = ChargeRequested;
     type Work = Receipt;
 
-    async fn perform(
-        &self,
-        lease: &LeaseContext,
-        received: &Received<'_, ChargeRequested>,
-    ) -> Result<Receipt, Failure> {
+    async fn perform(&self, lease: &LeaseContext, received: &Message<'_>) -> Result<Receipt, Failure> {
         let request = self.0.post(&self.1).json(&received.event);
         let request = request.header("idempotency-key", received.envelope.idempotency_key.as_str());
         let call = async {
@@ -91,12 +89,7 @@ impl LeasedHandler for ChargeHandler {
         Ok(lease.call(PROVIDER, received)?.run(|_| call).await?)
     }
 
-    async fn record(
-        &self,
-        tx: &mut Tx,
-        received: &Received<'_, ChargeRequested>,
-        done: Receipt,
-    ) -> Result<(), Failure> {
+    async fn record(&self, tx: &mut Tx, received: &Message<'_>, done: Receipt) -> Result<(), Failure> {
         let tenant = received.envelope.tenant_id.as_str();
         Ok(tx.execute(INSERT, &[&tenant, &received.event.order_id, &done.reference]).await.map(drop)?)
     }

@@ -100,12 +100,15 @@ impl SharedBreaker {
         match self.phase {
             SharedPhase::Watched => SharedPermission::Own,
             SharedPhase::Isolated { until_ms, .. } => match until_ms {
-                None => SharedPermission::Reject { retry_after_ms: settings.max_pause_ms },
+                None => SharedPermission::Reject { retry_after_ms: settings.pause_ms },
                 Some(until_ms) if now_ms < until_ms => SharedPermission::Reject { retry_after_ms: until_ms - now_ms },
                 Some(_) => SharedPermission::Own,
             },
-            SharedPhase::Open { until_ms, .. } | SharedPhase::Probing { until_ms, .. } if now_ms < until_ms => {
+            SharedPhase::Open { until_ms, .. } if now_ms < until_ms => {
                 SharedPermission::Reject { retry_after_ms: until_ms - now_ms }
+            }
+            SharedPhase::Probing { until_ms, .. } if now_ms < until_ms => {
+                SharedPermission::Reject { retry_after_ms: settings.probe_wait_ms(until_ms - now_ms) }
             }
             SharedPhase::Open { .. } | SharedPhase::Probing { .. } => SharedPermission::ClaimProbe,
         }
@@ -299,7 +302,7 @@ mod tests {
         breaker.expire(10_000);
         assert!(breaker.is_idle());
         breaker.isolate("ana", "their maintenance", None);
-        assert_eq!(breaker.permission(&settings(), u64::MAX), SharedPermission::Reject { retry_after_ms: 300_000 });
+        assert_eq!(breaker.permission(&settings(), u64::MAX), SharedPermission::Reject { retry_after_ms: 30_000 });
         breaker.close();
         assert!(breaker.is_idle());
     }

@@ -151,7 +151,10 @@ impl Breaker {
                 }
                 Ok(Ticket { generation: self.generation, kind: TicketKind::Call, started_ms: now_ms })
             }
-            State::Open { until_ms, .. } | State::Probing { until_ms, .. } if now_ms < *until_ms => reject(*until_ms),
+            State::Open { until_ms, .. } if now_ms < *until_ms => reject(*until_ms),
+            State::Probing { until_ms, .. } if now_ms < *until_ms => {
+                Err(Rejection { retry_after_ms: self.settings.probe_wait_ms(*until_ms - now_ms), phase })
+            }
             State::Open { pause_ms, .. } | State::Probing { pause_ms, .. } => {
                 let until_ms = now_ms.saturating_add(self.settings.probe_limit_ms);
                 let state = State::Probing { until_ms, pause_ms: *pause_ms };
@@ -163,7 +166,7 @@ impl Breaker {
                 self.close();
                 self.try_acquire(now_ms)
             }
-            State::Isolated { until_ms: None } => Err(Rejection { retry_after_ms: self.settings.max_pause_ms, phase }),
+            State::Isolated { until_ms: None } => Err(Rejection { retry_after_ms: self.settings.pause_ms, phase }),
         }
     }
 

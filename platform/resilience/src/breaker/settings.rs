@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// The least time after which a caller that was rejected during a probe asks again.
+const PROBE_WAIT_MIN_MS: u64 = 1_000;
+
 /// When a breaker opens, and how it closes again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -66,6 +69,11 @@ impl BreakerSettings {
     /// Returns the pause after one of `pause_ms` in which the probe failed.
     pub(crate) fn next_pause_ms(&self, pause_ms: u64) -> u64 {
         pause_ms.saturating_mul(2).min(self.max_pause_ms)
+    }
+
+    /// Returns when to ask again while a probe is in flight: its result comes soon, and long before its limit.
+    pub(crate) fn probe_wait_ms(&self, remaining_ms: u64) -> u64 {
+        remaining_ms.min((self.pause_ms / 10).max(PROBE_WAIT_MIN_MS))
     }
 
     /// Returns the pause with jitter. `random` is from 0 to 1.

@@ -41,7 +41,7 @@ fn one_probe_at_a_time_closes_the_breaker() {
     call(&mut breaker, Outcome::Failure, 0);
     let probe = breaker.try_acquire(30_000).expect("the pause is over");
     assert_eq!(probe.kind(), TicketKind::Probe);
-    assert_eq!(breaker.try_acquire(30_000), Err(Rejection { retry_after_ms: 60_000, phase: BreakerPhase::Probing }));
+    assert_eq!(breaker.try_acquire(30_000), Err(Rejection { retry_after_ms: 3_000, phase: BreakerPhase::Probing }));
     assert_eq!(breaker.complete(probe, Outcome::Success, 30_100, NO_JITTER), Some(BreakerChange::Closed));
     assert_eq!(breaker.phase(), BreakerPhase::Closing);
 }
@@ -161,7 +161,7 @@ fn an_isolated_breaker_rejects_until_its_time_or_until_it_is_closed() {
     assert_eq!(breaker.try_acquire(1), Err(Rejection { retry_after_ms: 9_999, phase: BreakerPhase::Isolated }));
     assert_eq!(call(&mut breaker, Outcome::Success, 10_000), None);
     breaker.isolate(None);
-    assert_eq!(rejected_for(&mut breaker, u64::MAX), 300_000);
+    assert_eq!(rejected_for(&mut breaker, u64::MAX), 30_000);
     breaker.close();
     assert!(breaker.is_closed());
 }
