@@ -2,7 +2,7 @@
 --
 -- A dead letter of a consumer that declares it holds its key: its row in onceward.deferred is in the state `held`, has no
 -- due time and blocks, so messages of the key that follow it are parked behind it, until the letter is requeued
--- (0005_triage.sql) or released. docs/decisions/0030-held-keys-and-cancelled-messages.md explains why.
+-- (0005_triage.sql) or released. docs/decisions/0028-held-keys-and-cancelled-messages.md explains why.
 
 -- Releases the keys that these letters hold: the messages behind them are handled without them, in their order. The letters stay
 -- dead letters. Returns the outcome of each, and how many messages waited. Letters and then lanes are locked, each in the same order

@@ -65,6 +65,9 @@ async fn wrong_controls_are_refused_and_change_nothing() {
         (&["queues", "pause", QUEUE, WHY[0], WHY[1]], "--for"),
         (&["queues", "pause", QUEUE, "--for", "1m"], "--why"),
         (&["queues", "limit", QUEUE, "--rate", "fast", WHY[0], WHY[1]], "10/s"),
+        (&["breaker", "isolate", "nowhere", WHY[0], WHY[1]], "no service declares the destination \"nowhere\""),
+        (&["breaker", "close", "nowhere", WHY[0], WHY[1]], "closed already"),
+        (&["pools", "reset", "no-such-pool", WHY[0], WHY[1]], "there is no worker pool"),
         (&["pools", "set", "no-such-pool", "--max", "3", WHY[0], WHY[1]], "there is no worker pool"),
     ] {
         let refused = cli.run(args).await;
@@ -72,5 +75,7 @@ async fn wrong_controls_are_refused_and_change_nothing() {
         assert!(refused.stderr.contains(message), "{args:?}: {}", refused.stderr);
     }
     assert!(cli.run(&["queues", "controls", "--json"]).await.json().is_empty());
+    assert!(cli.run(&["breaker", "list", "--json"]).await.json().is_empty());
+    assert!(cli.run(&["pools", "--json"]).await.json().is_empty());
     assert!(cli.run(&["queues", "controls"]).await.stderr.contains("nothing is paused or limited"));
 }
