@@ -138,6 +138,15 @@ mod tests {
         assert_eq!(policy.factor(f64::NAN).delay_ms(3, 1.0), Some(1_000));
     }
 
+    /// S-05 of the reference cases: a base of a day and the thousandth attempt.
+    #[test]
+    fn the_thousandth_attempt_waits_for_the_cap_and_does_not_overflow() {
+        const DAY_MS: u64 = 86_400_000;
+        let policy = RetryPolicy::exponential(2_000).initial_ms(DAY_MS).jitter(Jitter::None);
+        assert_eq!(policy.cap_ms(2 * DAY_MS).delay_ms(1_000, 1.0), Some(2 * DAY_MS));
+        assert_eq!(policy.cap_ms(u64::MAX).delay_ms(1_000, 1.0), Some(u64::MAX));
+    }
+
     #[test]
     fn omitted_members_of_a_policy_have_defaults() {
         let policy: RetryPolicy = serde_json::from_str(r#"{"max_attempts":3}"#).unwrap();
