@@ -131,7 +131,6 @@ async fn list(db: &Db, args: &PoolListArgs) -> anyhow::Result<ExitCode> {
         number("active"),
         number("waiting"),
         number("oldest s"),
-        number("delayed"),
         number("per s"),
         number("mean ms"),
         number("errors %"),
@@ -146,7 +145,7 @@ async fn list(db: &Db, args: &PoolListArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn cells(pool: &WorkerPoolStatus) -> [String; 10] {
+fn cells(pool: &WorkerPoolStatus) -> [String; 9] {
     [
         pool.name.clone(),
         pool.size.to_string(),
@@ -154,7 +153,6 @@ fn cells(pool: &WorkerPoolStatus) -> [String; 10] {
         pool.active.to_string(),
         pool.waiting.to_string(),
         format!("{:.1}", pool.oldest_ms as f64 / 1_000.0),
-        pool.delayed.to_string(),
         format!("{:.1}", pool.rates.throughput_per_s),
         pool.rates.mean_ms.map_or("-".to_owned(), |ms| format!("{ms:.1}")),
         format!("{:.1}", pool.rates.error_rate * 100.0),
@@ -189,6 +187,9 @@ fn describe(pool: &WorkerPoolStatus) -> String {
         pool.failed,
         time(pool.last_failed_at)
     );
+    if pool.delayed > 0 {
+        text.push_str(&format!("; {} messages wait for a later time", pool.delayed));
+    }
     if pool.paused > 0 {
         text.push_str("; paused: see `onceward queues controls`");
     }
