@@ -102,6 +102,11 @@ impl CliFixture {
         self.owner.execute(statement, &[&tenant, &topic, &payload]).await.expect("the message is published");
     }
 
+    /// Returns the text that a query returns.
+    pub async fn text(&self, sql: &str) -> String {
+        self.owner.query_one(sql, &[]).await.expect("a text").get(0)
+    }
+
     pub async fn count(&self, sql: &str) -> i64 {
         self.owner.query_one(sql, &[]).await.expect("a count").get(0)
     }

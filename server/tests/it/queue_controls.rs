@@ -77,5 +77,33 @@ async fn wrong_controls_are_refused_and_change_nothing() {
     assert!(cli.run(&["queues", "controls", "--json"]).await.json().is_empty());
     assert!(cli.run(&["breaker", "list", "--json"]).await.json().is_empty());
     assert!(cli.run(&["pools", "--json"]).await.json().is_empty());
-    assert!(cli.run(&["queues", "controls"]).await.stderr.contains("nothing is paused or limited"));
+    assert!(cli.run(&["queues", "controls"]).await.stdout.contains("nothing is paused or limited"));
+}
+
+#[tokio::test]
+async fn a_waiting_message_is_cancelled_once_and_can_be_requeued() {
+    let cli = CliFixture::new().await;
+    cli.publish("acme", "cup").await;
+    let id = cli.text("SELECT id::text FROM onceward.outbox_messages").await;
+    let rehearsed = cli.run(&["queues", "cancel", &id, "--dry-run", WHY[0], WHY[1]]).await;
+    assert_eq!((rehearsed.code, rehearsed.stdout.contains("would be cancelled")), (0, true), "{}", rehearsed.stdout);
+    assert_eq!(cli.count("SELECT count(*) FROM onceward.dead_letters").await, 0, "a dry run changes nothing");
+
+    let cancelled = cli.run(&["queues", "cancel", &id, WHY[0], WHY[1]]).await;
+    assert_eq!((cancelled.code, cancelled.stdout.contains("cancelled; it is dead letter")), (0, true));
+    let again = cli.run(&["queues", "cancel", &id, WHY[0], WHY[1]]).await;
+    assert_eq!((again.code, again.stderr.contains("it is already dead letter")), (3, true), "{}", again.stderr);
+    let unknown = "00000000-0000-7000-8000-000000000000";
+    assert_eq!(cli.run(&["queues", "cancel", unknown, WHY[0], WHY[1]]).await.code, 3);
+    let entries = audited(&cli, "message_cancelled").await;
+    assert_eq!(
+        (entries.len(), &entries[0]["tenantId"], &entries[0]["payload"]["why"]),
+        (1, &json!("acme"), &json!(WHY[1]))
+    );
+
+    let letter = cli.text("SELECT id::text FROM onceward.dead_letters WHERE reason = 'cancelled'").await;
+    let released = cli.run(&["dlq", "release", &letter, WHY[0], WHY[1]]).await;
+    assert_eq!(released.code, 3, "a cancelled message holds no key: {}", released.stderr);
+    assert_eq!(cli.run(&["dlq", "requeue", &letter, WHY[0], WHY[1]]).await.code, 0);
+    assert_eq!(cli.count("SELECT count(*) FROM onceward.dead_letters WHERE status = 'dead'").await, 0);
 }
