@@ -161,7 +161,7 @@ CREATE FUNCTION onceward.pool_figures(p_pool text)
            (extract(epoch FROM clock_timestamp()) * 1000)::bigint
     FROM onceward.pool p
     CROSS JOIN LATERAL onceward.waiting_work(
-        ARRAY(SELECT jsonb_array_elements_text(p.settings->'queues')), 10000) w
+        ARRAY(SELECT jsonb_array_elements_text(p.settings->'queues')), 1000) w
     CROSS JOIN LATERAL (
         SELECT coalesce(sum(n.active), 0) AS active, min(n.blocked) AS blocked
         FROM onceward.pool_member n
@@ -228,7 +228,7 @@ CREATE FUNCTION onceward.pools()
               AND u.ends_at > clock_timestamp())
     FROM onceward.pool p
     CROSS JOIN LATERAL onceward.waiting_work(
-        ARRAY(SELECT jsonb_array_elements_text(p.settings->'queues')), 10000) w
+        ARRAY(SELECT jsonb_array_elements_text(p.settings->'queues')), 1000) w
     CROSS JOIN LATERAL (
         SELECT count(*) AS processes, coalesce(sum(n.active), 0) AS active, min(n.blocked) AS blocked
         FROM onceward.pool_member n

@@ -180,7 +180,7 @@ pub fn describe() {
     );
     describe_gauge!(
         WORKER_POOL_WAITING,
-        "Messages that a worker pool could handle now, by pool (counted up to 10000 per lane)"
+        "Messages that a worker pool could handle now, by pool (counted up to 1000 per lane)"
     );
     describe_gauge!(WORKER_POOL_DELAYED, "Messages of a worker pool that wait for a later time, by pool");
     describe_counter!(

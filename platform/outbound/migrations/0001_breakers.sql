@@ -11,7 +11,7 @@ CREATE TABLE outbound.breaker (
     PRIMARY KEY (destination, credential)
 );
 
--- The processes that called a destination lately. They are the electorate of its breakers.
+-- The processes that called a destination lately. They count for the quorum of its breakers.
 CREATE TABLE outbound.process (
     destination text        NOT NULL CHECK (destination <> '' AND length(destination) <= 255),
     process     text        NOT NULL CHECK (process <> '' AND length(process) <= 255),

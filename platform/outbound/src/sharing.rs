@@ -4,7 +4,7 @@
 use crate::{Outbound, measure, registry::OutboundInner, store};
 use onceward_db::{Db, DbError};
 use onceward_resilience::SharedPhase;
-use onceward_supervisor::Supervisor;
+use onceward_supervisor::{Supervisor, TaskError};
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -19,15 +19,11 @@ impl Outbound {
     /// Follows the shared breakers until `stop`. Without a database or a destination it returns at once.
     pub async fn run(&self, supervisor: &Supervisor, stop: CancellationToken) {
         let Some(db) = self.inner.db.as_ref().filter(|_| self.inner.has_destinations()) else { return };
-        let work = || async {
-            follow(&self.inner, db, &stop).await;
-            Ok(())
-        };
-        supervisor.keep_running(TASK, &stop, work).await;
+        supervisor.keep_running(TASK, &stop, || follow(&self.inner, db, &stop)).await;
     }
 }
 
-async fn follow(inner: &OutboundInner, db: &Db, stop: &CancellationToken) {
+async fn follow(inner: &OutboundInner, db: &Db, stop: &CancellationToken) -> Result<(), TaskError> {
     let mut changes = db.listen(store::CHANNEL);
     let (mut heartbeat_at, mut recorded) = (Instant::now(), Vec::new());
     while !stop.is_cancelled() {
@@ -43,11 +39,17 @@ async fn follow(inner: &OutboundInner, db: &Db, stop: &CancellationToken) {
             tracing::debug!(%error, "reading the shared breakers failed");
         }
         tokio::select! {
-            _ = changes.next() => {}
+            change = changes.next() => {
+                // A listener that has ended returns at once from now on; the supervisor starts another one.
+                if change.is_none() {
+                    return Err("the listening connection's task ended".into());
+                }
+            }
             () = tokio::time::sleep(POLL_INTERVAL) => {}
             () = stop.cancelled() => {}
         }
     }
+    Ok(())
 }
 
 /// Reads the rows, and removes those about which there is nothing to remember any more.

@@ -86,7 +86,7 @@ impl Bulkhead {
     pub async fn acquire(&self, tenant: &str) -> Result<BulkheadPermit, BulkheadFull> {
         let waiting = {
             let mut places = self.places.lock();
-            places.forget_those_who_left();
+            places.remove_cancelled_waiters();
             if places.may_enter(tenant) {
                 return Ok(places.enter(tenant, &self.places));
             }
@@ -162,14 +162,14 @@ impl Places {
 
     /// Returns the first waiter that may enter, with its permit.
     fn next(&mut self, places: &Arc<Mutex<Self>>) -> Option<(oneshot::Sender<BulkheadPermit>, BulkheadPermit)> {
-        self.forget_those_who_left();
+        self.remove_cancelled_waiters();
         let turn = self.waiters.iter().position(|waiter| self.may_enter(&waiter.tenant))?;
         let waiter = self.waiters.remove(turn)?;
         let permit = self.enter(&waiter.tenant, places);
         Some((waiter.permit, permit))
     }
 
-    fn forget_those_who_left(&mut self) {
+    fn remove_cancelled_waiters(&mut self) {
         self.waiters.retain(|waiter| !waiter.permit.is_closed());
     }
 }
