@@ -93,8 +93,13 @@ pub struct PoolRates {
 /// The time below which no rate is derived.
 const SHORTEST_PERIOD_MS: i64 = 100;
 
-/// Decides the size of a pool and stores the decision.
-pub async fn decide(db: &Db, settings: &PoolSettings) -> Result<Option<ScalingDecision>, DbError> {
+/// Decides the size of a pool and stores the decision. `permits` is the number of calls that its destinations allow at the
+/// same time, over all processes.
+pub async fn decide(
+    db: &Db,
+    settings: &PoolSettings,
+    permits: Option<usize>,
+) -> Result<Option<ScalingDecision>, DbError> {
     let connection = db.connection().await?;
     let Some(row) = connection.query(store::POOL_FIGURES, &[&settings.name]).await?.into_iter().next() else {
         return Ok(None);
@@ -103,7 +108,7 @@ pub async fn decide(db: &Db, settings: &PoolSettings) -> Result<Option<ScalingDe
     let mut state: ScalingState = decode("the state of a pool", row.get(9))?;
     let rates = PoolRates::since(&before, &row);
     let now_ms: i64 = row.get(10);
-    let decision = state.decide(settings, &signals(&row, &rates), now_ms.max(0).unsigned_abs());
+    let decision = state.decide(settings, &signals(&row, &rates, permits), now_ms.max(0).unsigned_abs());
     let size = |size: usize| i32::try_from(size).unwrap_or(i32::MAX);
     let parameters: &[&(dyn onceward_db::ToSql + Sync)] =
         &[&settings.name, &size(decision.from), &size(decision.to), &decision.reason, &json!(state), &json!(rates)];
@@ -111,7 +116,7 @@ pub async fn decide(db: &Db, settings: &PoolSettings) -> Result<Option<ScalingDe
     Ok(Some(decision))
 }
 
-fn signals(row: &Row, rates: &PoolRates) -> PoolSignals {
+fn signals<'a>(row: &'a Row, rates: &PoolRates, permits: Option<usize>) -> PoolSignals<'a> {
     let count = |column: usize| Some(row.get::<_, i64>(column).max(0).unsigned_abs());
     PoolSignals {
         waiting: count(0),
@@ -119,8 +124,8 @@ fn signals(row: &Row, rates: &PoolRates) -> PoolSignals {
         in_flight: count(3),
         arrivals_per_s: rates.arrivals_per_s,
         mean_ms: rates.mean_ms,
-        destination_open: row.get::<_, Option<&str>>(4).is_some(),
-        ..PoolSignals::default()
+        permits,
+        blocked: row.get(4),
     }
 }
 

@@ -6,9 +6,7 @@ use crate::{
     store,
 };
 use onceward_db::DbError;
-use onceward_resilience::{
-    BreakerChange, BreakerPhase, Outcome, ProbeClaim, SharedPermission, SharedPhase, Ticket, TicketKind,
-};
+use onceward_resilience::{BreakerChange, Outcome, ProbeClaim, SharedPermission, SharedPhase, Ticket, TicketKind};
 use std::{sync::Arc, time::Duration};
 
 /// The longest time for which a call waits for the shared breaker. Beyond it the process decides for itself.
@@ -80,11 +78,9 @@ impl BreakerGuard {
     fn ask_own(&self) -> Result<CallPermit, Rejected> {
         let now_ms = self.inner.now_ms();
         let asked = self.state.with_breaker(&self.credential, now_ms, |own| own.breaker.try_acquire(now_ms));
-        asked.map(CallPermit::Own).map_err(|rejection| {
-            let is_isolated = rejection.phase == BreakerPhase::Isolated;
-            let why = if is_isolated { RejectReason::Isolated } else { RejectReason::BreakerOpen };
-            self.rejected(rejection.retry_after_ms, why)
-        })
+        asked
+            .map(CallPermit::Own)
+            .map_err(|rejection| self.rejected(rejection.retry_after_ms, RejectReason::BreakerOpen))
     }
 
     fn rejected(&self, retry_after_ms: u64, why: RejectReason) -> Rejected {

@@ -110,6 +110,25 @@ impl Outbound {
         let mut open = breakers.iter().map(|(credential, own)| !own.breaker.is_closed() || is_shared_open(credential));
         !breakers.is_empty() && open.all(|is_open| is_open)
     }
+
+    /// Returns why more callers of a destination could not do more now.
+    pub fn blocked_by(&self, destination: &str) -> Option<&'static str> {
+        let state = self.inner.destinations.get(destination)?;
+        if self.is_open(destination) {
+            Some("the breaker is open")
+        } else if state.bulkhead.is_full() {
+            Some("the bulkhead is full")
+        } else if state.budget.lock().balance(self.inner.now_ms()) < 1.0 {
+            Some("the retry budget is empty")
+        } else {
+            None
+        }
+    }
+
+    /// Returns how many calls to a destination this process makes at the same time at most.
+    pub fn limit(&self, destination: &str) -> Option<usize> {
+        Some(self.inner.destinations.get(destination)?.destination.bulkhead.limit)
+    }
 }
 
 impl OutboundInner {

@@ -120,8 +120,10 @@ impl WorkerPools {
     async fn update_pool(&self, db: &Db, pool: &ProcessPool) -> Result<(), DbError> {
         let mut report = std::mem::take(&mut *pool.activity.0.lock());
         report.active = self.0.slots.in_use(pool.slots);
-        let open = pool.declared.destinations.iter().find(|destination| self.0.outbound.is_open(destination));
-        report.blocked = open.map(|destination| format!("the breaker of {destination} is open"));
+        report.blocked = pool.declared.destinations.iter().find_map(|destination| {
+            let why = self.0.outbound.blocked_by(destination)?;
+            Some(format!("{why} ({destination})"))
+        });
         let name = &pool.declared.name;
         let membership = pools::report(db, name, &self.0.process, &report).await.inspect_err(|_| {
             pool.activity.restore(&report);
@@ -129,7 +131,7 @@ impl WorkerPools {
         let settings = &membership.settings;
         let mut size = membership.size;
         if membership.is_check_due
-            && let Some(decision) = pools::decide(db, settings).await?
+            && let Some(decision) = pools::decide(db, settings, self.permits(pool, membership.members)).await?
         {
             if decision.is_change() {
                 tracing::info!(pool = %name, from = decision.from, to = decision.to, reason = %decision.reason, "resized a worker pool");
@@ -138,5 +140,11 @@ impl WorkerPools {
         }
         self.0.slots.resize(pool.slots, settings.weight, share(size, membership.members, membership.rank));
         Ok(())
+    }
+
+    /// Returns how many calls the destinations of a pool allow at the same time; `None` if it has no destination.
+    fn permits(&self, pool: &ProcessPool, processes: usize) -> Option<usize> {
+        let limits = pool.declared.destinations.iter().filter_map(|destination| self.0.outbound.limit(destination));
+        limits.reduce(|sum, limit| sum.saturating_add(limit)).map(|sum| sum.saturating_mul(processes.max(1)))
     }
 }

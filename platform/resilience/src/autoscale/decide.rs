@@ -50,7 +50,7 @@ impl ScalingState {
     ///
     /// The pool grows as soon as the cooldown is over, and shrinks by one step if the figures were also low in every
     /// check of `stabilize_ms`. Without figures it keeps its size.
-    pub fn decide(&mut self, settings: &PoolSettings, signals: &PoolSignals, now_ms: u64) -> ScalingDecision {
+    pub fn decide(&mut self, settings: &PoolSettings, signals: &PoolSignals<'_>, now_ms: u64) -> ScalingDecision {
         let from = self.size;
         let (to, reason) = self.next_size(settings, signals, now_ms);
         if to == from {
@@ -60,7 +60,7 @@ impl ScalingState {
         ScalingDecision { from, to, reason: format!("{from} → {to}: {reason}") }
     }
 
-    fn next_size(&mut self, settings: &PoolSettings, signals: &PoolSignals, now_ms: u64) -> (usize, String) {
+    fn next_size(&mut self, settings: &PoolSettings, signals: &PoolSignals<'_>, now_ms: u64) -> (usize, String) {
         let size = self.size;
         if size < settings.min {
             return (settings.min, format!("the minimum is {}", settings.min));
@@ -75,7 +75,7 @@ impl ScalingState {
             (Some((wanted, reason)), _) => {
                 let permitted = signals.permits.unwrap_or(usize::MAX).max(settings.min);
                 let to = wanted.min(settings.max).min(permitted).max(size);
-                if let Some(obstacle) = signals.blocked_by() {
+                if let Some(obstacle) = signals.blocked {
                     (size, format!("{reason}, but {obstacle}"))
                 } else if to == size && size == settings.max {
                     (size, format!("{reason}, but the maximum is {size}"))
@@ -106,7 +106,7 @@ impl ScalingState {
 }
 
 /// Returns the largest size that a figure asks for, with the figure, if it is above `size`.
-fn reason_to_grow(settings: &PoolSettings, signals: &PoolSignals, size: usize) -> Option<(usize, String)> {
+fn reason_to_grow(settings: &PoolSettings, signals: &PoolSignals<'_>, size: usize) -> Option<(usize, String)> {
     let at_once = size.saturating_add(size.max(LARGEST_STEP_UP));
     let by_length = signals
         .waiting
@@ -122,7 +122,7 @@ fn reason_to_grow(settings: &PoolSettings, signals: &PoolSignals, size: usize) -
 }
 
 /// Returns the figure that allows a step down, if every other known figure allows it too.
-fn reason_to_shrink(settings: &PoolSettings, signals: &PoolSignals, size: usize) -> Option<String> {
+fn reason_to_shrink(settings: &PoolSettings, signals: &PoolSignals<'_>, size: usize) -> Option<String> {
     let waiting = signals.waiting.filter(|waiting| *waiting <= settings.scale_down_at)?;
     let smaller = size.saturating_sub(settings.step).max(settings.min);
     // The remaining workers would be busy for at most 70 % of their time.
@@ -140,7 +140,7 @@ mod tests {
         PoolSettings { min: 2, ..PoolSettings::new("verify", ["verify-document"]) }
     }
 
-    fn waiting(waiting: u64) -> PoolSignals {
+    fn waiting(waiting: u64) -> PoolSignals<'static> {
         PoolSignals { waiting: Some(waiting), in_flight: Some(0), ..PoolSignals::default() }
     }
 
@@ -232,18 +232,12 @@ mod tests {
     #[test]
     fn a_pool_does_not_grow_while_its_destination_cannot_take_more() {
         let backlog = waiting(10_000);
-        let blocked = [
-            PoolSignals { destination_open: true, ..backlog },
-            PoolSignals { destination_full: true, ..backlog },
-            PoolSignals { budget_empty: true, ..backlog },
-        ];
-        for signals in blocked {
-            let mut state = ScalingState::new(3);
-            assert_eq!(sizes(&mut state, &verify(), 0, &[signals; 20]), [3; 20]);
-            assert_eq!(sizes(&mut state, &verify(), 200_000, &[backlog; 40])[39], 10);
-        }
-        let reason = ScalingState::new(3).decide(&verify(), &blocked[0], 0).reason;
-        assert_eq!(reason, "3: 10000 waiting ≥ 50, but the destination's breaker is open");
+        let blocked = PoolSignals { blocked: Some("the breaker of sms is open"), ..backlog };
+        let mut state = ScalingState::new(3);
+        assert_eq!(sizes(&mut state, &verify(), 0, &[blocked; 20]), [3; 20]);
+        assert_eq!(sizes(&mut state, &verify(), 200_000, &[backlog; 40])[39], 10);
+        let reason = ScalingState::new(3).decide(&verify(), &blocked, 0).reason;
+        assert_eq!(reason, "3: 10000 waiting ≥ 50, but the breaker of sms is open");
     }
 
     #[test]

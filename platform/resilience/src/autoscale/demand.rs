@@ -21,7 +21,7 @@ pub fn proportional_size(current: usize, metric: u64, target: u64) -> usize {
 
 /// Returns the number of workers that keeps up with the arrivals and finishes the backlog within the target age.
 /// `None` without a target or without figures.
-pub(super) fn workers_for_the_work(settings: &PoolSettings, signals: &PoolSignals) -> Option<usize> {
+pub(super) fn workers_for_the_work(settings: &PoolSettings, signals: &PoolSignals<'_>) -> Option<usize> {
     let (arrivals_per_s, mean_ms) = (signals.arrivals_per_s?, signals.mean_ms?);
     // A message in flight is work as well, or a pool that has taken everything would look idle.
     let backlog = signals.waiting?.saturating_add(signals.in_flight.unwrap_or(0));

@@ -89,7 +89,7 @@ impl PoolSettings {
 
 /// What is known about a pool's queues and destinations. `None` means that there is no figure.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct PoolSignals {
+pub struct PoolSignals<'a> {
     /// The number of messages that could be handled now and have not been taken.
     pub waiting: Option<u64>,
     /// The number of messages being handled.
@@ -102,27 +102,8 @@ pub struct PoolSignals {
     pub mean_ms: Option<f64>,
     /// The number of calls that the destinations of these queues allow at the same time.
     pub permits: Option<usize>,
-    /// Whether the breaker of a destination is open.
-    pub destination_open: bool,
-    /// Whether the bulkhead of a destination is full.
-    pub destination_full: bool,
-    /// Whether the retry budget of a destination is empty.
-    pub budget_empty: bool,
-}
-
-impl PoolSignals {
-    /// Returns why more workers could not do more now.
-    pub(super) fn blocked_by(&self) -> Option<&'static str> {
-        if self.destination_open {
-            Some("the destination's breaker is open")
-        } else if self.destination_full {
-            Some("the destination's bulkhead is full")
-        } else if self.budget_empty {
-            Some("the destination's retry budget is empty")
-        } else {
-            None
-        }
-    }
+    /// Why more workers could not do more now, such as an open breaker.
+    pub blocked: Option<&'a str>,
 }
 
 #[cfg(test)]

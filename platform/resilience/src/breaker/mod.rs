@@ -12,7 +12,6 @@
 //!              └─────────┘                   └────────────────► └─────────┘ ◄─┘
 //!                   ▲                it succeeds                     │
 //!                   └────────────────────────────────────────────────┘
-//!     isolated: an operator rejects all calls, until a time or until it is closed
 //! ```
 //!
 //! A call holds a [`Ticket`] of the generation in which it began. Each opening, probe and closing begins a new
@@ -72,8 +71,6 @@ pub enum BreakerPhase {
     Probing,
     /// The probe succeeded; more and more calls are allowed.
     Closing,
-    /// An operator rejects all calls.
-    Isolated,
 }
 
 /// What a result changed.
@@ -108,9 +105,6 @@ enum State {
     Probing {
         until_ms: u64,
         pause_ms: u64,
-    },
-    Isolated {
-        until_ms: Option<u64>,
     },
 }
 
@@ -161,12 +155,6 @@ impl Breaker {
                 self.enter(state);
                 Ok(Ticket { generation: self.generation, kind: TicketKind::Probe, started_ms: now_ms })
             }
-            State::Isolated { until_ms: Some(until_ms) } if now_ms < *until_ms => reject(*until_ms),
-            State::Isolated { until_ms: Some(_) } => {
-                self.close();
-                self.try_acquire(now_ms)
-            }
-            State::Isolated { until_ms: None } => Err(Rejection { retry_after_ms: self.settings.pause_ms, phase }),
         }
     }
 
@@ -195,20 +183,15 @@ impl Breaker {
                 let pause_ms = self.open(next_ms, least_ms, now_ms, random);
                 Some(BreakerChange::ProbeFailed { pause_ms })
             }
-            (State::Open { .. } | State::Isolated { .. }, _) => None,
+            (State::Open { .. }, _) => None,
         }
-    }
-
-    /// Rejects all calls until a time, or until [`Breaker::close`].
-    pub fn isolate(&mut self, until_ms: Option<u64>) {
-        self.enter(State::Isolated { until_ms });
     }
 
     /// Closes the breaker, whatever its state is, with a slow start.
     pub fn close(&mut self) {
         let pause_ms = match self.state {
             State::Open { pause_ms, .. } | State::Probing { pause_ms, .. } => pause_ms,
-            State::Closed { .. } | State::Isolated { .. } => self.settings.pause_ms / 2,
+            State::Closed { .. } => self.settings.pause_ms / 2,
         };
         let slow_start = (self.settings.slow_start_until > 0).then_some(SlowStart { limit: 1, in_flight: 0, pause_ms });
         self.enter(closed(&self.settings, slow_start));
@@ -221,7 +204,6 @@ impl Breaker {
             State::Closed { slow_start: Some(_), .. } => BreakerPhase::Closing,
             State::Open { .. } => BreakerPhase::Open,
             State::Probing { .. } => BreakerPhase::Probing,
-            State::Isolated { .. } => BreakerPhase::Isolated,
         }
     }
 

@@ -151,17 +151,3 @@ fn a_call_without_a_result_frees_its_place_in_a_slow_start() {
         (0..10).for_each(|_| assert_eq!(call(&mut breaker, outcome, 30_000), None));
     }
 }
-
-#[test]
-fn an_isolated_breaker_rejects_until_its_time_or_until_it_is_closed() {
-    let mut breaker = one_failure_opens();
-    let before = breaker.try_acquire(0).expect("it is closed");
-    breaker.isolate(Some(10_000));
-    assert_eq!(breaker.complete(before, Outcome::Failure, 0, NO_JITTER), None);
-    assert_eq!(breaker.try_acquire(1), Err(Rejection { retry_after_ms: 9_999, phase: BreakerPhase::Isolated }));
-    assert_eq!(call(&mut breaker, Outcome::Success, 10_000), None);
-    breaker.isolate(None);
-    assert_eq!(rejected_for(&mut breaker, u64::MAX), 30_000);
-    breaker.close();
-    assert!(breaker.is_closed());
-}
