@@ -1,6 +1,6 @@
 //! Appending messages to the log, with the commit of the transaction that publishes them.
 
-use crate::{BusError, MessageLog, hash, store};
+use crate::{BusError, MessageLog, hash};
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use onceward_db::{CommitBuffer, CommitStage, Connection, DbError, Tx};
@@ -10,6 +10,12 @@ use serde_json::{Map, Value};
 use std::{any::Any, borrow::Cow, collections::HashSet, time::Duration};
 use tokio_postgres::Statement;
 use uuid::Uuid;
+
+// In `migrations/0005_append.sql`:
+const APPEND: &str = "SELECT onceward.append(
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)";
+const APPEND_ONE: &str = "SELECT onceward.append_one(
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)";
 
 /// SQLSTATE of `onceward.append` when the caller's routes are out of date.
 const TOPOLOGY_CHANGED: &str = "OW001";
@@ -113,8 +119,7 @@ impl BufferedMessage {
     async fn write(&self, topology: i64, connection: &Connection, statement: &Statement) -> Result<(), DbError> {
         let message = &self.message;
         let envelope = &message.envelope;
-        let correlation = envelope.correlation_id.as_str();
-        let correlation_uuid = canonical_uuid(correlation);
+        let stored = StoredFields::of(envelope, Timestamp::now());
         let aggregate = message.aggregate.as_ref().map(|(kind, id)| (kind.as_str(), id.as_str())).unzip();
         connection
             .run(
@@ -125,20 +130,20 @@ impl BufferedMessage {
                     &self.digest,
                     &envelope.event_id,
                     &self.lanes[0],
-                    &stored_version(envelope),
+                    &stored.version,
                     &envelope.tenant_id.as_str(),
                     &envelope.event_type.name(),
                     &message.topic.to_string(),
                     &message.ordering_key,
-                    &stored_key(envelope),
-                    &correlation_uuid,
-                    &correlation_uuid.is_none().then_some(correlation),
+                    &stored.idempotency_key,
+                    &stored.correlation_uuid,
+                    &stored.correlation_id,
                     &envelope.causation_id,
                     &aggregate.0,
                     &aggregate.1,
-                    &stored_headers(envelope).map(|headers| headers.to_string()),
-                    &envelope.payload.text().as_ref(),
-                    &occurred_earlier(envelope, Timestamp::now()),
+                    &stored.headers,
+                    &stored.payload,
+                    &stored.occurred_at,
                     &self.key_days,
                 ],
             )
@@ -183,7 +188,7 @@ impl CommitBuffer for AppendBuffer {
     }
 
     fn statement(&self) -> &'static str {
-        if self.has_one_row() { store::APPEND_ONE } else { store::APPEND }
+        if self.has_one_row() { APPEND_ONE } else { APPEND }
     }
 
     fn write<'a>(&'a self, connection: &'a Connection, statement: &'a Statement) -> BoxFuture<'a, Result<(), DbError>> {
@@ -258,26 +263,25 @@ impl<'a> AppendColumns<'a> {
     fn push(&mut self, row: &'a BufferedMessage, lane: i32, copy: i16) {
         let message = &row.message;
         let envelope = &message.envelope;
+        let stored = StoredFields::of(envelope, Timestamp::now());
         self.id.push(envelope.event_id);
         self.digest.push(row.digest);
         self.lane.push(lane);
         self.copy.push(copy);
-        self.version.push(stored_version(envelope));
+        self.version.push(stored.version);
         self.tenant.push(envelope.tenant_id.as_str());
         self.event_type.push(envelope.event_type.name());
         self.topic.push(message.topic.to_string());
         self.ordering_key.push(message.ordering_key.as_deref());
-        self.idempotency_key.push(stored_key(envelope));
-        let correlation = envelope.correlation_id.as_str();
-        let uuid = canonical_uuid(correlation);
-        self.correlation_uuid.push(uuid);
-        self.correlation.push(uuid.is_none().then_some(correlation));
+        self.idempotency_key.push(stored.idempotency_key);
+        self.correlation_uuid.push(stored.correlation_uuid);
+        self.correlation.push(stored.correlation_id);
         self.causation.push(envelope.causation_id.as_deref());
         self.aggregate_type.push(message.aggregate.as_ref().map(|(kind, _)| kind.as_str()));
         self.aggregate_id.push(message.aggregate.as_ref().map(|(_, id)| id.as_str()));
-        self.headers.push(stored_headers(envelope).map(|headers| headers.to_string()));
-        self.payload.push(envelope.payload.text());
-        self.occurred.push(occurred_earlier(envelope, Timestamp::now()));
+        self.headers.push(stored.headers);
+        self.payload.push(stored.payload);
+        self.occurred.push(stored.occurred_at);
         self.delay_ms.push(message.delay.map(|delay| i64::try_from(delay.as_millis()).unwrap_or(i64::MAX)));
         self.key_days.push(row.key_days);
     }
@@ -327,27 +331,46 @@ pub(crate) fn has_nul(envelope: &Envelope) -> bool {
         || envelope.extensions.iter().any(|(name, value)| name.contains('\0') || nul::in_value(value))
 }
 
-pub(crate) fn stored_version(envelope: &Envelope) -> i16 {
-    i16::try_from(envelope.event_type.version()).unwrap_or(i16::MAX)
+/// The fields of an envelope as the columns of the log contain them. What another column implies is `None`.
+pub(crate) struct StoredFields<'e> {
+    pub version: i16,
+    /// `None`: the event's own id.
+    pub idempotency_key: Option<&'e str>,
+    /// The correlation id, if it is a UUID.
+    pub correlation_uuid: Option<Uuid>,
+    /// The correlation id, if it is anything else.
+    pub correlation_id: Option<&'e str>,
+    /// Actor, trace and extensions, as JSON.
+    pub headers: Option<String>,
+    pub payload: Cow<'e, str>,
+    /// `None`: the time at which the message is stored.
+    pub occurred_at: Option<Timestamp>,
 }
 
-/// Returns the idempotency key, unless it is only the event's own id.
-pub(crate) fn stored_key(envelope: &Envelope) -> Option<&str> {
-    let key = envelope.idempotency_key.as_str();
-    (canonical_uuid(key) != Some(envelope.event_id)).then_some(key)
+impl<'e> StoredFields<'e> {
+    /// Returns the fields of a message that is stored as published at `published_at`.
+    pub(crate) fn of(envelope: &'e Envelope, published_at: Timestamp) -> Self {
+        let key = envelope.idempotency_key.as_str();
+        let correlation_id = envelope.correlation_id.as_str();
+        let correlation_uuid = canonical_uuid(correlation_id);
+        let apart_ms = published_at.as_millisecond() - envelope.occurred_at.as_millisecond();
+        Self {
+            version: i16::try_from(envelope.event_type.version()).unwrap_or(i16::MAX),
+            idempotency_key: (canonical_uuid(key) != Some(envelope.event_id)).then_some(key),
+            correlation_uuid,
+            correlation_id: correlation_uuid.is_none().then_some(correlation_id),
+            headers: stored_headers(envelope).map(|headers| headers.to_string()),
+            payload: envelope.payload.text(),
+            occurred_at: (apart_ms.abs() > SAME_TIME_MS).then_some(envelope.occurred_at),
+        }
+    }
 }
 
 /// Returns the UUID whose canonical form is exactly `text`.
-pub(crate) fn canonical_uuid(text: &str) -> Option<Uuid> {
+fn canonical_uuid(text: &str) -> Option<Uuid> {
     let uuid = Uuid::try_parse(text).ok()?;
     let mut buffer = Uuid::encode_buffer();
     (uuid.hyphenated().encode_lower(&mut buffer) == text).then_some(uuid)
-}
-
-/// Returns the time of the event, unless it equals the time of publication, which the row already contains.
-pub(crate) fn occurred_earlier(envelope: &Envelope, published: Timestamp) -> Option<Timestamp> {
-    let apart_ms = published.as_millisecond() - envelope.occurred_at.as_millisecond();
-    (apart_ms.abs() > SAME_TIME_MS).then_some(envelope.occurred_at)
 }
 
 /// Returns the parts of the envelope that have no column: actor, trace, extensions. `None` if it has none of them.

@@ -1,6 +1,10 @@
 //! Compares the routes in the database with the topology of this program.
 
-use crate::{BusError, routes::OUTBOX, stats, store};
+use crate::{
+    BusError,
+    routes::{self, OUTBOX},
+    stats,
+};
 use onceward_broker::{BusKind, TopologyDifference};
 use onceward_db::{Db, Row};
 use onceward_topology::{Queue, QueueKind, Topology};
@@ -26,10 +30,10 @@ pub async fn compare(
     bus: BusKind,
 ) -> Result<Vec<(Remedy, TopologyDifference)>, BusError> {
     let connection = db.connection().await?;
-    let found_bus: String = connection.query(store::TOPOLOGY_VERSION, &[]).await?[0].get("bus");
-    let exchanges = connection.query(store::EXCHANGES, &[]).await?;
-    let queues = connection.query(store::QUEUES, &[]).await?;
-    let bindings = connection.query(store::BINDINGS, &[]).await?;
+    let found_bus: String = connection.query(routes::TOPOLOGY_VERSION, &[]).await?[0].get("bus");
+    let exchanges = connection.query(routes::EXCHANGES, &[]).await?;
+    let queues = connection.query(routes::QUEUES, &[]).await?;
+    let bindings = connection.query(routes::BINDINGS, &[]).await?;
     drop(connection);
     let mut differences = Differences::default();
     if found_bus != bus.name() {

@@ -2,12 +2,11 @@
 
 use crate::{
     BusError, MessageLog,
-    append::{canonical_uuid, has_nul, occurred_earlier, stored_headers, stored_key, stored_version},
+    append::{StoredFields, has_nul},
     hash::KeyHash,
     positions,
     routes::DeclaredQueue,
-    settle::ConsumerIdentity,
-    store,
+    settle::{self, ConsumerIdentity},
 };
 use jiff::Timestamp;
 use onceward_broker::{Arrival, DeadReason, Delivery, Position};
@@ -16,6 +15,13 @@ use onceward_envelope::{fingerprint, fingerprint_hex, headers};
 use serde_json::{Map, Value, json};
 use std::collections::HashSet;
 use uuid::Uuid;
+
+// In `migrations/0012_land.sql`:
+const COUNT_LANDED: &str = "SELECT onceward.count_landed($1, $2)";
+// In `migrations/0006_enqueue.sql`:
+const RECORD_INBOX: &str = "SELECT onceward.record_inbox($1, $2, $3)";
+// In `migrations/0012_land.sql`:
+const LAND: &str = "SELECT onceward.land($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)";
 
 /// The tenant of dead letters whose message names none.
 const PLATFORM_TENANT: &str = "platform";
@@ -41,10 +47,10 @@ pub struct ReceiverProgress {
 impl ReceiverProgress {
     async fn write(&self, tx: &mut Tx, queue: &str, received: usize) -> Result<(), BusError> {
         if !self.positions.is_empty() {
-            tx.query(store::SAVE_POSITIONS, &[&positions::to_json(&self.positions), &false]).await?;
+            tx.query(positions::SAVE_POSITIONS, &[&positions::to_json(&self.positions), &false]).await?;
         }
         if self.is_counted {
-            tx.query(store::COUNT_LANDED, &[&queue, &i64::try_from(received).unwrap_or(i64::MAX)]).await?;
+            tx.query(COUNT_LANDED, &[&queue, &i64::try_from(received).unwrap_or(i64::MAX)]).await?;
         }
         Ok(())
     }
@@ -134,9 +140,9 @@ async fn insert_malformed(
     error: &str,
 ) -> Result<(), BusError> {
     let (key, letter) = malformed_letter(identity, arrival, error);
-    let first: bool = tx.query_one(store::RECORD_INBOX, &[&PLATFORM_TENANT, &key, &identity.consumer]).await?.get(0);
+    let first: bool = tx.query_one(RECORD_INBOX, &[&PLATFORM_TENANT, &key, &identity.consumer]).await?.get(0);
     if first {
-        tx.query(store::BURY, &[&Value::from(vec![letter])]).await?;
+        tx.query(settle::BURY, &[&Value::from(vec![letter])]).await?;
     }
     Ok(())
 }
@@ -175,46 +181,43 @@ impl LandingColumns {
     }
 
     fn of<'a, T: 'a>(&'a self, value: impl Fn(&'a Delivery) -> T) -> Vec<T> {
-        self.deliveries.iter().map(value).collect()
+        column(&self.deliveries, value)
     }
 
     async fn write(&self, tx: &mut Tx, consumer: &str) -> Result<Vec<i32>, BusError> {
         if self.lane.is_empty() {
             return Ok(Vec::new());
         }
-        let keys: Vec<&str> = self.of(|delivery| delivery.envelope.idempotency_key.as_str());
-        let correlations: Vec<Option<Uuid>> =
-            self.of(|delivery| canonical_uuid(delivery.envelope.correlation_id.as_str()));
-        let other_correlations: Vec<Option<&str>> = self
-            .of(|delivery| delivery.envelope.correlation_id.as_str())
-            .into_iter()
-            .zip(&correlations)
-            .map(|(text, uuid)| uuid.is_none().then_some(text))
-            .collect();
+        let stored: Vec<StoredFields> = self.of(|delivery| StoredFields::of(&delivery.envelope, delivery.published_at));
         let row = tx
             .query_one(
-                store::LAND,
+                LAND,
                 &[
                     &consumer,
-                    &keys,
+                    &self.of(|delivery| delivery.envelope.idempotency_key.as_str()),
                     &self.of(|delivery| delivery.envelope.event_id),
                     &self.lane,
-                    &self.of(|delivery| stored_version(&delivery.envelope)),
+                    &column(&stored, |stored| stored.version),
                     &self.of(|delivery| delivery.envelope.tenant_id.as_str()),
                     &self.of(|delivery| delivery.envelope.event_type.name()),
                     &self.of(|delivery| delivery.topic.as_str()),
                     &self.of(|delivery| delivery.ordering_key.as_deref()),
-                    &self.of(|delivery| stored_key(&delivery.envelope)),
-                    &correlations,
-                    &other_correlations,
+                    &column(&stored, |stored| stored.idempotency_key),
+                    &column(&stored, |stored| stored.correlation_uuid),
+                    &column(&stored, |stored| stored.correlation_id),
                     &self.of(|delivery| delivery.envelope.causation_id.as_deref()),
-                    &self.of(|delivery| stored_headers(&delivery.envelope).map(|headers| headers.to_string())),
-                    &self.of(|delivery| delivery.envelope.payload.text()),
-                    &self.of(|delivery| occurred_earlier(&delivery.envelope, delivery.published_at)),
+                    &column(&stored, |stored| stored.headers.as_deref()),
+                    &column(&stored, |stored| stored.payload.as_ref()),
+                    &column(&stored, |stored| stored.occurred_at),
                     &self.of(|delivery| delivery.published_at),
                 ],
             )
             .await?;
         Ok(row.get(0))
     }
+}
+
+/// Returns one value of each row.
+fn column<'a, R, T: 'a>(rows: &'a [R], value: impl Fn(&'a R) -> T) -> Vec<T> {
+    rows.iter().map(value).collect()
 }

@@ -4,7 +4,6 @@ use crate::{
     BusError,
     queue_reader::QueueReader,
     settle::{self, SettlementWrites},
-    store,
     turn::LaneTurn,
     turn_message::{DeferredState, MessageLocation},
 };
@@ -15,6 +14,12 @@ use std::{
     collections::{HashMap, HashSet},
     time::Duration,
 };
+
+// In `migrations/0010_lease.sql`:
+const HEARTBEAT: &str = "SELECT * FROM onceward.heartbeat($1, $2, $3)";
+const START_ALONE: &str = "SELECT onceward.start_alone($1, $2)";
+const END_LEASE: &str = "SELECT onceward.end_lease($1, $2)";
+const RETURN_LEASE: &str = "SELECT onceward.return_lease($1, $2)";
 
 /// Identifies a lease; the number grows with every new lease of the same message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -81,13 +86,13 @@ pub(crate) async fn lease_turn(
     }
     let tx = turn.transaction();
     if !writes.attempts.is_empty() {
-        tx.query(store::NOTE_ATTEMPTS, &[&Value::from(writes.attempts)]).await?;
+        tx.query(settle::NOTE_ATTEMPTS, &[&Value::from(writes.attempts)]).await?;
     }
     if !writes.redefer.is_empty() {
-        tx.query(store::REDEFER, &[&Value::from(writes.redefer)]).await?;
+        tx.query(settle::REDEFER, &[&Value::from(writes.redefer)]).await?;
     }
     if !writes.defer.is_empty() {
-        for row in tx.query(store::DEFER, &[&Value::from(writes.defer)]).await? {
+        for row in tx.query(settle::DEFER, &[&Value::from(writes.defer)]).await? {
             if let Some(delivery) = fresh.remove(&(row.get(0), row.get(1))) {
                 let lease = LeaseId { id: row.get(2), number: 1 };
                 leased.push(LeasedMessage { lease, delivery, alone: false });
@@ -121,7 +126,7 @@ pub(crate) async fn extend(queue: &QueueReader, leases: &[LeaseId], by: Duration
     let numbers: Vec<i64> = leases.iter().map(|lease| lease.number).collect();
     let by_ms = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
     let connection = queue.lookups.connection().await?;
-    let rows = connection.query(store::HEARTBEAT, &[&ids, &numbers, &by_ms]).await?;
+    let rows = connection.query(HEARTBEAT, &[&ids, &numbers, &by_ms]).await?;
     let held: HashSet<i64> = rows.iter().map(|row| row.get(0)).collect();
     Ok(leases.iter().copied().filter(|lease| held.contains(&lease.id)).collect())
 }
@@ -129,7 +134,7 @@ pub(crate) async fn extend(queue: &QueueReader, leases: &[LeaseId], by: Duration
 /// Records that the handling of a suspicious message begins. Returns `false` if the lease is no longer held.
 pub(crate) async fn start_alone(queue: &QueueReader, lease: LeaseId) -> Result<bool, BusError> {
     let connection = queue.lookups.connection().await?;
-    Ok(connection.query(store::START_ALONE, &[&lease.id, &lease.number]).await?[0].get(0))
+    Ok(connection.query(START_ALONE, &[&lease.id, &lease.number]).await?[0].get(0))
 }
 
 pub(crate) async fn settle(
@@ -145,10 +150,10 @@ pub(crate) async fn settle(
                "attempts": attempts, "lease": number, "last_error": settle::storable(error)})
     };
     if let Some(attempt) = settle::failed_attempt(&queue.subscription.queue, &leased.delivery, &settlement) {
-        tx.query(store::NOTE_ATTEMPTS, &[&Value::from(vec![attempt])]).await?;
+        tx.query(settle::NOTE_ATTEMPTS, &[&Value::from(vec![attempt])]).await?;
     }
     let row = match settlement {
-        Settlement::Done => tx.query_one(store::END_LEASE, &[&id, &number]).await?,
+        Settlement::Done => tx.query_one(END_LEASE, &[&id, &number]).await?,
         Settlement::Dead { reason, error } => {
             let identity = queue.identity();
             let mut letter = settle::dead_letter(&identity, &leased.delivery, reason, &error);
@@ -157,25 +162,25 @@ pub(crate) async fn settle(
                 // The row stays and becomes the one that holds the key.
                 let mut row = settle::held(attempts, &settle::storable(&error));
                 (row["id"], row["lease"]) = (id.into(), number.into());
-                let returned = tx.query_one(store::RETURN_LEASE, &[&row, &number]).await?;
-                tx.query(store::BURY, &[&Value::from(vec![letter])]).await?;
+                let returned = tx.query_one(RETURN_LEASE, &[&row, &number]).await?;
+                tx.query(settle::BURY, &[&Value::from(vec![letter])]).await?;
                 returned
             } else {
-                tx.query(store::BURY, &[&Value::from(vec![letter])]).await?;
-                tx.query_one(store::END_LEASE, &[&id, &number]).await?
+                tx.query(settle::BURY, &[&Value::from(vec![letter])]).await?;
+                tx.query_one(END_LEASE, &[&id, &number]).await?
             }
         }
         Settlement::Retry { after, error } => {
             let row = returned("retry", after, attempts, &error);
-            tx.query_one(store::RETURN_LEASE, &[&row, &number]).await?
+            tx.query_one(RETURN_LEASE, &[&row, &number]).await?
         }
         Settlement::Wait { after, reason } => {
             let row = returned("waiting", after, attempts - 1, &reason);
-            tx.query_one(store::RETURN_LEASE, &[&row, &number]).await?
+            tx.query_one(RETURN_LEASE, &[&row, &number]).await?
         }
         Settlement::Unknown { after, reason } => {
             let row = returned("unknown", after, attempts - 1, &reason);
-            tx.query_one(store::RETURN_LEASE, &[&row, &number]).await?
+            tx.query_one(RETURN_LEASE, &[&row, &number]).await?
         }
         Settlement::Behind => {
             unreachable!("a leased message is the first of its key")

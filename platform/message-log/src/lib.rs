@@ -31,10 +31,8 @@ pub mod routes;
 pub mod search_index;
 mod settle;
 pub mod stats;
-mod store;
 mod stored_message;
 pub mod story;
-mod topic_cache;
 pub mod triage;
 mod turn;
 mod turn_message;
@@ -52,20 +50,41 @@ use onceward_db::{Db, Migration, Migrations, RequiredTable};
 use onceward_supervisor::Supervisor;
 use std::sync::Arc;
 
-/// The migrations of the schema `onceward`.
+/// One step, by the name of its file.
+macro_rules! step {
+    ($name:literal) => {
+        Migration { name: $name, sql: include_str!(concat!("../migrations/", $name, ".sql")) }
+    };
+}
+
+/// The migrations of the schema `onceward`: the tables, then one file per verb.
 pub const MIGRATIONS: Migrations = Migrations {
     schema: "onceward",
     steps: &[
-        Migration { name: "0001_log", sql: include_str!("../migrations/0001_log.sql") },
-        Migration { name: "0002_functions", sql: include_str!("../migrations/0002_functions.sql") },
-        Migration { name: "0003_public_functions", sql: include_str!("../migrations/0003_public_functions.sql") },
-        Migration { name: "0004_buses", sql: include_str!("../migrations/0004_buses.sql") },
-        Migration { name: "0005_triage", sql: include_str!("../migrations/0005_triage.sql") },
-        Migration { name: "0006_story", sql: include_str!("../migrations/0006_story.sql") },
-        Migration { name: "0007_plans", sql: include_str!("../migrations/0007_plans.sql") },
-        Migration { name: "0008_controls", sql: include_str!("../migrations/0008_controls.sql") },
-        Migration { name: "0009_held_keys", sql: include_str!("../migrations/0009_held_keys.sql") },
-        Migration { name: "0010_pools", sql: include_str!("../migrations/0010_pools.sql") },
+        step!("0001_tables"),
+        step!("0002_bus_tables"),
+        step!("0003_operator_tables"),
+        step!("0004_lanes"),
+        step!("0005_append"),
+        step!("0006_enqueue"),
+        step!("0007_take_turns"),
+        step!("0008_advance"),
+        step!("0009_settle"),
+        step!("0010_lease"),
+        step!("0011_relay"),
+        step!("0012_land"),
+        step!("0013_figures"),
+        step!("0014_retention"),
+        step!("0015_schedules"),
+        step!("0016_dead_letters"),
+        step!("0017_requeue"),
+        step!("0018_quarantine"),
+        step!("0019_held_keys"),
+        step!("0020_cancel"),
+        step!("0021_story"),
+        step!("0022_controls"),
+        step!("0023_pools"),
+        step!("0024_grants"),
     ],
 };
 

@@ -1,14 +1,16 @@
 //! Deferred messages in the outbox, and retrying those that the external bus refused.
 
-use crate::{
-    store,
-    triage::{Operator, audit},
-};
+use crate::triage::{Operator, audit};
 use onceward_audit::Entry;
 use onceward_db::{Db, DbError, Scope};
 use serde::Serialize;
 use serde_json::json;
 use uuid::Uuid;
+
+// In `migrations/0011_relay.sql`:
+const OUTBOX_ASIDE: &str =
+    "SELECT put_aside, oldest_seconds, refused, next_due_ms, last_error, is_more FROM onceward.outbox_aside($1)";
+const RETRY_OUTBOX: &str = "SELECT onceward.retry_outbox($1, $2)";
 
 /// How many messages are counted individually.
 pub const SAMPLE: i32 = 10_000;
@@ -37,7 +39,7 @@ pub struct DeferredOutbox {
 /// Returns the deferred messages of the outbox.
 pub async fn deferred(db: &Db) -> Result<DeferredOutbox, DbError> {
     let connection = db.connection().await?;
-    let rows = connection.query(store::OUTBOX_ASIDE, &[&SAMPLE]).await?;
+    let rows = connection.query(OUTBOX_ASIDE, &[&SAMPLE]).await?;
     let row = &rows[0];
     Ok(DeferredOutbox {
         deferred: row.get(0),
@@ -53,7 +55,7 @@ pub async fn deferred(db: &Db) -> Result<DeferredOutbox, DbError> {
 /// number of messages, which is recorded in the platform's audit chain unless it is 0.
 pub async fn retry(db: &Db, event_id: Option<Uuid>, operator: &Operator) -> Result<i64, DbError> {
     let mut tx = db.begin(Scope::platform("triage")).await?;
-    let retried: i64 = tx.query_one(store::RETRY_OUTBOX, &[&event_id, &RETRIED_AT_MOST]).await?.get(0);
+    let retried: i64 = tx.query_one(RETRY_OUTBOX, &[&event_id, &RETRIED_AT_MOST]).await?.get(0);
     if retried == 0 {
         tx.rollback().await?;
         return Ok(0);

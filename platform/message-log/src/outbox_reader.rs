@@ -5,7 +5,6 @@ use crate::{
     queue_reader::{QueueReader, Subscription},
     routes::OUTBOX,
     stored_message::StoredMessage,
-    topic_cache::{TopicCache, TopicRoute},
     turn::LaneTurn,
     turn_message::{RowContext, TurnMessage, UnreadableMessage},
 };
@@ -17,10 +16,14 @@ use onceward_envelope::{
     headers::{TRACEPARENT, TRACESTATE},
 };
 use onceward_topology::{Topic, Topology};
+use quick_cache::unsync::Cache;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::{borrow::Cow, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 use uuid::Uuid;
+
+/// The maximum number of resolved topics that a task caches. A routing key may contain an id, so their number is unbounded.
+const CACHED_TOPICS_MAX: usize = 4_096;
 
 /// The outbox as read by the tasks of one relay.
 pub struct OutboxReader(QueueReader);
@@ -66,6 +69,50 @@ impl ParcelBuilder {
     /// Creates a builder for topics that `topology` routes.
     pub fn new(topology: Topology) -> Self {
         Self { topics: TopicCache::new(topology), packer: wire::Packer::default() }
+    }
+}
+
+/// A resolved topic.
+#[derive(Clone, Debug)]
+struct TopicRoute {
+    topic: Arc<Topic>,
+    /// Whether the topology binds a queue to it.
+    has_readers: bool,
+}
+
+/// Resolved topics by their text, so that a task resolves each of them once.
+struct TopicCache {
+    topology: Topology,
+    routes: Cache<String, TopicRoute>,
+    /// The last result: consecutive messages often have the same topic.
+    last: Option<(String, TopicRoute)>,
+}
+
+impl TopicCache {
+    /// Creates an empty cache of topics that `topology` routes.
+    fn new(topology: Topology) -> Self {
+        Self { topology, routes: Cache::new(CACHED_TOPICS_MAX), last: None }
+    }
+
+    /// Resolves `topic`. Fails with the reason if it is not a topic.
+    fn resolve(&mut self, topic: &str) -> Result<TopicRoute, String> {
+        if let Some((_, route)) = self.last.as_ref().filter(|(last, _)| last == topic) {
+            return Ok(route.clone());
+        }
+        let route = self.find_or_insert(topic)?;
+        self.last = Some((topic.to_owned(), route.clone()));
+        Ok(route)
+    }
+
+    fn find_or_insert(&mut self, text: &str) -> Result<TopicRoute, String> {
+        if let Some(route) = self.routes.get(text) {
+            return Ok(route.clone());
+        }
+        let topic: Topic = text.parse().map_err(|error| format!("{error}"))?;
+        let readers = self.topology.route(&topic.exchange, &topic.routing_key).map_or(0, |queues| queues.len());
+        let route = TopicRoute { topic: Arc::new(topic), has_readers: readers > 0 };
+        self.routes.insert(text.to_owned(), route.clone());
+        Ok(route)
     }
 }
 

@@ -1,15 +1,23 @@
 //! Worker pools in the database: their settings, their size over all processes, and the figures it is decided by.
 
-use crate::{
-    store,
-    triage::{Operator, audit},
-};
+use crate::triage::{Operator, audit};
 use jiff::Timestamp;
 use onceward_audit::Entry;
 use onceward_db::{Db, DbError, Row, Scope};
 use onceward_resilience::autoscale::{PoolSettings, PoolSignals, ScalingDecision, ScalingState};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+
+// In `migrations/0023_pools.sql`:
+const DECLARE_POOL: &str = "SELECT onceward.declare_pool($1, $2, $3, $4)";
+const REPORT_POOL: &str =
+    "SELECT size, members, rank, settings, is_check_due FROM onceward.report_pool($1, $2, $3, $4, $5)";
+const LEAVE_POOLS: &str = "SELECT onceward.leave_pools($1)";
+const POOL_FIGURES: &str = "SELECT * FROM onceward.pool_figures($1)";
+const SAVE_POOL_SIZE: &str = "SELECT onceward.save_pool_size($1, $2, $3, $4, $5, $6)";
+const POOLS: &str = "SELECT * FROM onceward.pools()";
+const POOL_DECISIONS: &str = "SELECT at, from_size, to_size, reason FROM onceward.pool_decisions($1, $2)";
+const SET_POOL: &str = "SELECT onceward.set_pool($1, $2, $3)";
 
 /// What a process reports about its workers of a pool.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,7 +54,7 @@ pub async fn declare(db: &Db, settings: &PoolSettings) -> Result<(), DbError> {
     let state = json!(ScalingState::new(settings.min));
     let size = i32::try_from(settings.min).unwrap_or(i32::MAX);
     let connection = db.connection().await?;
-    connection.query(store::DECLARE_POOL, &[&settings.name, &json!(settings), &size, &state]).await.map(drop)
+    connection.query(DECLARE_POOL, &[&settings.name, &json!(settings), &size, &state]).await.map(drop)
 }
 
 /// Reports the work of `process` since its last report.
@@ -54,7 +62,7 @@ pub async fn report(db: &Db, pool: &str, process: &str, report: &PoolReport) -> 
     let done = json!({"completed": report.completed, "failed": report.failed, "busy_ms": report.busy_ms});
     let active = i32::try_from(report.active).unwrap_or(i32::MAX);
     let connection = db.connection().await?;
-    let rows = connection.query(store::REPORT_POOL, &[&pool, &process, &active, &report.blocked, &done]).await?;
+    let rows = connection.query(REPORT_POOL, &[&pool, &process, &active, &report.blocked, &done]).await?;
     let number = |column: usize| rows[0].get::<_, i32>(column).max(0).unsigned_abs() as usize;
     Ok(PoolMembership {
         size: number(0),
@@ -68,7 +76,7 @@ pub async fn report(db: &Db, pool: &str, process: &str, report: &PoolReport) -> 
 /// Removes a process that stops from all pools.
 pub async fn leave(db: &Db, process: &str) -> Result<(), DbError> {
     let connection = db.connection().await?;
-    connection.query(store::LEAVE_POOLS, &[&process]).await.map(drop)
+    connection.query(LEAVE_POOLS, &[&process]).await.map(drop)
 }
 
 /// The counts of the last decision, from which the next one derives rates; and the rates themselves, for listings.
@@ -101,7 +109,7 @@ pub async fn decide(
     permits: Option<usize>,
 ) -> Result<Option<ScalingDecision>, DbError> {
     let connection = db.connection().await?;
-    let Some(row) = connection.query(store::POOL_FIGURES, &[&settings.name]).await?.into_iter().next() else {
+    let Some(row) = connection.query(POOL_FIGURES, &[&settings.name]).await?.into_iter().next() else {
         return Ok(None);
     };
     let before: PoolRates = decode("the figures of a pool", row.get(8))?;
@@ -112,7 +120,7 @@ pub async fn decide(
     let size = |size: usize| i32::try_from(size).unwrap_or(i32::MAX);
     let parameters: &[&(dyn onceward_db::ToSql + Sync)] =
         &[&settings.name, &size(decision.from), &size(decision.to), &decision.reason, &json!(state), &json!(rates)];
-    connection.query(store::SAVE_POOL_SIZE, parameters).await?;
+    connection.query(SAVE_POOL_SIZE, parameters).await?;
     Ok(Some(decision))
 }
 
@@ -193,7 +201,7 @@ pub struct WorkerPoolStatus {
 
 /// Returns every pool.
 pub async fn list(db: &Db) -> Result<Vec<WorkerPoolStatus>, DbError> {
-    let rows = db.connection().await?.query(store::POOLS, &[]).await?;
+    let rows = db.connection().await?.query(POOLS, &[]).await?;
     rows.iter().map(read).collect()
 }
 
@@ -235,7 +243,7 @@ pub struct PoolDecision {
 
 /// Returns the latest `limit` changes of a pool's size, the newest first.
 pub async fn decisions(db: &Db, pool: &str, limit: i32) -> Result<Vec<PoolDecision>, DbError> {
-    let rows = db.connection().await?.query(store::POOL_DECISIONS, &[&pool, &limit]).await?;
+    let rows = db.connection().await?.query(POOL_DECISIONS, &[&pool, &limit]).await?;
     let read = |row: &Row| PoolDecision { at: row.get(0), from: row.get(1), to: row.get(2), reason: row.get(3) };
     Ok(rows.iter().map(read).collect())
 }
@@ -244,7 +252,7 @@ pub async fn decisions(db: &Db, pool: &str, limit: i32) -> Result<Vec<PoolDecisi
 pub async fn set(db: &Db, pool: &str, settings: Option<&PoolSettings>, operator: &Operator) -> Result<bool, DbError> {
     let mut tx = db.begin(Scope::platform("pools")).await?;
     let document = settings.map(|settings| json!(settings));
-    let is_known: bool = tx.query_one(store::SET_POOL, &[&pool, &document, &operator.name]).await?.get(0);
+    let is_known: bool = tx.query_one(SET_POOL, &[&pool, &document, &operator.name]).await?.get(0);
     if !is_known {
         tx.rollback().await?;
         return Ok(false);

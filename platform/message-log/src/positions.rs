@@ -1,10 +1,13 @@
 //! The positions of readers on an external bus, stored in the database.
 
-use crate::store;
 use async_trait::async_trait;
 use onceward_broker::{BrokerError, Position, PositionStore};
 use onceward_db::{Db, DbError};
 use serde_json::{Value, json};
+
+// In `migrations/0012_land.sql`:
+const POSITIONS: &str = "SELECT queue, source, partition, next_offset, last_ms FROM onceward.positions($1)";
+pub(crate) const SAVE_POSITIONS: &str = "SELECT onceward.save_positions($1, $2)";
 
 /// Positions stored in the table `onceward.bus_position`.
 #[derive(Clone)]
@@ -20,7 +23,7 @@ impl PostgresPositionStore {
 #[async_trait]
 impl PositionStore for PostgresPositionStore {
     async fn load(&self, queues: &[String]) -> Result<Vec<Position>, BrokerError> {
-        let rows = async { self.0.connection().await?.query(store::POSITIONS, &[&queues]).await };
+        let rows = async { self.0.connection().await?.query(POSITIONS, &[&queues]).await };
         let rows = rows.await.map_err(unavailable)?;
         let position = |row: &onceward_db::Row| Position {
             queue: row.get(0),
@@ -33,8 +36,7 @@ impl PositionStore for PostgresPositionStore {
     }
 
     async fn save(&self, positions: &[Position], replace: bool) -> Result<(), BrokerError> {
-        let saved =
-            async { self.0.connection().await?.query(store::SAVE_POSITIONS, &[&to_json(positions), &replace]).await };
+        let saved = async { self.0.connection().await?.query(SAVE_POSITIONS, &[&to_json(positions), &replace]).await };
         saved.await.map(drop).map_err(unavailable)
     }
 }

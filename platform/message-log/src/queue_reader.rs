@@ -8,7 +8,6 @@ use crate::{
     queue_state::QueueState,
     routes::DeclaredQueue,
     settle::ConsumerIdentity,
-    store,
     turn::{LaneTurn, QueueTurn},
     turn_message::TurnMessage,
     turn_rows::RowReader,
@@ -18,6 +17,55 @@ use onceward_broker::{Delivery, Settlement};
 use onceward_db::{Db, DbError, Scope, Tx, lock_class};
 use std::{sync::Arc, time::Duration};
 use uuid::Uuid;
+
+// In `migrations/0007_take_turns.sql`:
+const TAKE_TURNS: &str = "SELECT * FROM onceward.take_turns($1, $2)";
+/// A single statement, so that it is a transaction of its own. A lost record costs one more try, so it need not be
+/// flushed.
+const NOTE_START: &str = "SELECT set_config('synchronous_commit', 'off', true), onceward.note_start($1, $2)";
+const RECHECK_WAITING: &str = "SELECT onceward.recheck_waiting($1)";
+
+/// Marks a transaction as a relay's and sets how its statements are planned: by keys, whatever the statistics suggest.
+const MARK_AS_RELAY: &str = "
+    SET LOCAL onceward.relay = 'on';
+    SET LOCAL plan_cache_mode = force_generic_plan;
+    SET LOCAL enable_seqscan = off;
+    SET LOCAL enable_bitmapscan = off;
+    SET LOCAL enable_hashjoin = off;
+    SET LOCAL enable_mergejoin = off";
+/// The lock of `onceward.take_turns`. The second parameter is the lock class.
+const LOCK_LANES: &str = "
+    SELECT ARRAY(
+        SELECT l
+        FROM unnest($1::int[]) AS l
+        WHERE pg_try_advisory_xact_lock($2, l))";
+/// Does the same as `onceward.take_turns` after the lock, but its rows come straight from the log.
+const TAKE_OUTBOX: &str = "
+    WITH place AS MATERIALIZED (
+        SELECT *
+        FROM onceward.places($1, $2, true))
+    SELECT p.lane_id, p.about, p.seq, p.created_at, p.occurred_at, p.id, p.version, p.event_type, p.topic,
+           p.ordering_key, p.idempotency_key, p.correlation_uuid, p.correlation_id, p.causation_id, p.headers,
+           p.payload
+    FROM place p
+    UNION ALL
+    SELECT p.lane_id,
+           CASE WHEN p.has_cancelled AND onceward.is_cancelled(p.lane_id, m.seq)
+                THEN json_build_object('cancelled', true)
+                WHEN m.ordering_key IS NOT NULL AND p.has_blocked AND onceward.is_blocked(p.lane_id, m.ordering_key)
+                THEN json_build_object('tenant_id', m.tenant_id, 'blocked', true)
+                WHEN m.tenant_id <> p.tenant_id THEN json_build_object('tenant_id', m.tenant_id) END,
+           m.seq, m.created_at, m.occurred_at, m.id, nullif(m.version, 1::smallint), m.event_type, m.topic,
+           m.ordering_key, m.idempotency_key, m.correlation_uuid, m.correlation_id, m.causation_id, m.headers,
+           m.payload
+    FROM place p
+    CROSS JOIN LATERAL (
+        SELECT *
+        FROM onceward.message_to_carry m
+        WHERE m.lane_id = p.lane_id AND m.seq > p.last_seq
+        ORDER BY m.seq
+        LIMIT $2) m
+    WHERE p.seq IS NULL";
 
 /// A turn started this many times without finishing is handled carefully, one message at a time; so is a message that
 /// lost this many leases.
@@ -181,11 +229,11 @@ impl QueueReader {
         let mut tx = self.db.begin(Scope::platform("onceward")).await?;
         let mut reader = RowReader::new(&picked.lanes, context);
         if M::QUIET {
-            tx.queue_statements(store::MARK_AS_RELAY);
-            let locked: Vec<i32> = tx.query_one(store::LOCK_LANES, &[&ids, &lock_class::LANE]).await?.get(0);
-            tx.query_each(store::TAKE_OUTBOX, &[&locked, &per_lane], |row| reader.add(row)).await?;
+            tx.queue_statements(MARK_AS_RELAY);
+            let locked: Vec<i32> = tx.query_one(LOCK_LANES, &[&ids, &lock_class::LANE]).await?.get(0);
+            tx.query_each(TAKE_OUTBOX, &[&locked, &per_lane], |row| reader.add(row)).await?;
         } else {
-            tx.query_each(store::TAKE_TURNS, &[&ids, &per_lane], |row| reader.add(row)).await?;
+            tx.query_each(TAKE_TURNS, &[&ids, &per_lane], |row| reader.add(row)).await?;
         }
         let lanes = reader.finish()?;
         LaneTurn::new(self, tx, picked, lanes, per_lane).or_nothing().await
@@ -195,7 +243,7 @@ impl QueueReader {
     async fn record_start(&self, turn: &LaneTurn) -> Result<(), DbError> {
         let (lanes, turns) = turn.started_lanes();
         let connection = self.lookups.connection().await?;
-        connection.query(store::NOTE_START, &[&lanes, &turns]).await.map(drop)
+        connection.query(NOTE_START, &[&lanes, &turns]).await.map(drop)
     }
 
     pub(crate) fn identity(&self) -> ConsumerIdentity {
@@ -220,7 +268,7 @@ impl QueueReader {
 async fn recheck_waiting(db: Db, queue_id: i32) {
     let rechecked = async {
         let connection = db.connection().await?;
-        connection.query(store::RECHECK_WAITING, &[&queue_id]).await
+        connection.query(RECHECK_WAITING, &[&queue_id]).await
     };
     if let Err(error) = rechecked.await {
         tracing::debug!(%error, "rechecking messages of unknown types failed; they are retried when they are due");

@@ -1,9 +1,16 @@
 //! Removes history, whole partitions at a time.
 
-use crate::store;
 use onceward_db::{Connection, Db, DbError};
 use postgres_types::Json;
 use std::collections::BTreeMap;
+
+// In `migrations/0014_retention.sql`:
+const OPEN_EPOCH: &str = "SELECT onceward.open_epoch($1::bigint * interval '1 second')";
+const DROP_EPOCH: &str = "SELECT onceward.drop_epoch($1::bigint * interval '1 second')";
+const FORGET: &str = "SELECT onceward.forget($1::bigint * interval '1 second', $2)";
+const FORGET_LETTERS: &str = "SELECT onceward.forget_letters($1::bigint * interval '1 second', $2)";
+const FORGET_ATTEMPTS: &str = "SELECT onceward.forget_attempts($1)";
+const SET_KEY_DAYS: &str = "SELECT onceward.set_key_days($1)";
 
 /// Retention periods. [`Default`] returns the documented values.
 #[derive(Clone, Copy, Debug)]
@@ -49,19 +56,19 @@ const BATCHES_AT_MOST: usize = 100;
 pub async fn sweep(db: &Db, retention: Retention) -> Result<SweepResult, DbError> {
     let connection = db.connection().await?;
     let mut swept = SweepResult {
-        opened: connection.query(store::OPEN_EPOCH, &[&retention.epoch_s]).await?[0].get(0),
+        opened: connection.query(OPEN_EPOCH, &[&retention.epoch_s]).await?[0].get(0),
         ..SweepResult::default()
     };
     for _ in 0..BATCHES_AT_MOST {
-        let dropped: Option<i32> = connection.query(store::DROP_EPOCH, &[&retention.keep_s]).await?[0].get(0);
+        let dropped: Option<i32> = connection.query(DROP_EPOCH, &[&retention.keep_s]).await?[0].get(0);
         let Some(epoch) = dropped else { break };
         tracing::info!(epoch, "dropped a partition of the message log");
         swept.dropped += 1;
     }
-    swept.keys = delete_expired(&connection, store::FORGET, retention.inbox_s).await?;
-    swept.letters = delete_expired(&connection, store::FORGET_LETTERS, retention.letters_s).await?;
+    swept.keys = delete_expired(&connection, FORGET, retention.inbox_s).await?;
+    swept.letters = delete_expired(&connection, FORGET_LETTERS, retention.letters_s).await?;
     for _ in 0..BATCHES_AT_MOST {
-        let deleted: i64 = connection.query(store::FORGET_ATTEMPTS, &[&BATCH_ROWS]).await?[0].get(0);
+        let deleted: i64 = connection.query(FORGET_ATTEMPTS, &[&BATCH_ROWS]).await?[0].get(0);
         swept.attempts += deleted;
         if deleted < i64::from(BATCH_ROWS) {
             break;
@@ -74,7 +81,7 @@ pub async fn sweep(db: &Db, retention: Retention) -> Result<SweepResult, DbError
 /// long as their partition of the log is kept. Returns whether anything changed.
 pub async fn set_key_days(db: &Db, days: &BTreeMap<String, u32>) -> Result<bool, DbError> {
     let connection = db.connection().await?;
-    Ok(connection.query(store::SET_KEY_DAYS, &[&Json(days)]).await?[0].get(0))
+    Ok(connection.query(SET_KEY_DAYS, &[&Json(days)]).await?[0].get(0))
 }
 
 /// Deletes rows older than `keep_s` in batches and returns their number.

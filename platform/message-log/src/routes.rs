@@ -4,7 +4,6 @@ use crate::{
     BusError,
     hash::{KeyHash, KeyHasher},
     lane_scheduler::Lane,
-    store,
     unrouted::UnroutedWarnings,
     wake_hub::{QueueLane, WakeHub},
 };
@@ -14,6 +13,15 @@ use onceward_envelope::TenantId;
 use onceward_topology::{ExchangeKind, Queue, Topic, pattern};
 use parking_lot::RwLock;
 use std::{collections::HashMap, sync::Arc};
+
+// In `migrations/0004_lanes.sql`:
+const UNROUTED_LANE: &str = "SELECT onceward.unrouted_lane($1, $2)";
+const LANE_OF: &str = "SELECT onceward.lane_of($1, $2, $3, $4)";
+// Tables of `migrations/0001_tables.sql`:
+pub(crate) const TOPOLOGY_VERSION: &str = "SELECT topology_version, bus, key_days FROM onceward.log_state";
+pub(crate) const EXCHANGES: &str = "SELECT name, kind FROM onceward.exchange";
+pub(crate) const BINDINGS: &str = "SELECT exchange, queue_id, pattern FROM onceward.binding";
+pub(crate) const QUEUES: &str = "SELECT id, name, shards, max_priority, definition FROM onceward.queue";
 
 /// A declared queue.
 #[derive(Clone, Debug)]
@@ -128,7 +136,7 @@ impl LaneRouter {
             return Ok(lane);
         }
         let connection = self.db.connection().await?;
-        let lane: i32 = connection.query(store::UNROUTED_LANE, &[&exchange, &event_type]).await?[0].get(0);
+        let lane: i32 = connection.query(UNROUTED_LANE, &[&exchange, &event_type]).await?[0].get(0);
         self.unrouted_lanes.write().insert(key, lane);
         Ok(lane)
     }
@@ -155,7 +163,7 @@ impl LaneRouter {
     async fn create_lane(&self, wake_hub: &WakeHub, lane_key: LaneKey) -> Result<i32, BusError> {
         let (queue_id, tenant, priority, shard) = &lane_key;
         let connection = self.db.connection().await?;
-        let rows = connection.query(store::LANE_OF, &[queue_id, &tenant.as_str(), priority, shard]).await?;
+        let rows = connection.query(LANE_OF, &[queue_id, &tenant.as_str(), priority, shard]).await?;
         let id: i32 = rows[0].get(0);
         let lane = Lane { id, tenant: tenant.clone(), priority: *priority };
         wake_hub.add_lane(QueueLane { queue_id: *queue_id, lane });
@@ -198,23 +206,23 @@ impl RouteTable {
 async fn load(db: &Db) -> Result<RouteTable, BusError> {
     let connection = db.connection().await?;
     // The version is read first: if the rest is newer, the next publish notices and reloads.
-    let state = connection.query(store::TOPOLOGY_VERSION, &[]).await?;
+    let state = connection.query(TOPOLOGY_VERSION, &[]).await?;
     let (version, bus) = (state[0].get(0), state[0].get(1));
     let key_days = serde_json::from_value(state[0].get(2)).map_err(|error| {
         BusError::Malformed(format!("the days for which keys are remembered cannot be read: {error}"))
     })?;
     let mut exchanges = HashMap::new();
-    for row in connection.query(store::EXCHANGES, &[]).await? {
+    for row in connection.query(EXCHANGES, &[]).await? {
         let kind = serde_json::from_value(serde_json::Value::String(row.get(1)))
             .map_err(|error| BusError::Malformed(format!("the kind of an exchange cannot be read: {error}")))?;
         exchanges.insert(row.get(0), kind);
     }
     let mut bindings: HashMap<String, Vec<(String, i32)>> = HashMap::new();
-    for row in connection.query(store::BINDINGS, &[]).await? {
+    for row in connection.query(BINDINGS, &[]).await? {
         bindings.entry(row.get(0)).or_default().push((row.get(2), row.get(1)));
     }
     let mut queues = HashMap::new();
-    for row in connection.query(store::QUEUES, &[]).await? {
+    for row in connection.query(QUEUES, &[]).await? {
         let definition = serde_json::from_value(row.get(4))
             .map_err(|error| BusError::Malformed(format!("the definition of a queue cannot be read: {error}")))?;
         let queue = DeclaredQueue { id: row.get(0), definition, shards: row.get(2), max_priority: row.get(3) };

@@ -2,12 +2,19 @@
 
 use crate::{
     routes::DeclaredQueue,
-    store, stored_message,
+    stored_message,
     turn_message::{MessageLocation, TurnMessage, UnreadableMessage},
 };
 use onceward_broker::{DeadReason, Delivery, Settlement};
 use onceward_db::{DbError, Tx};
 use serde_json::{Value, json};
+
+// In `migrations/0009_settle.sql`:
+pub(crate) const NOTE_ATTEMPTS: &str = "SELECT onceward.note_attempts($1)";
+pub(crate) const DEFER: &str = "SELECT lane_id, seq, id FROM onceward.defer($1)";
+pub(crate) const REDEFER: &str = "SELECT onceward.redefer($1)";
+pub(crate) const BURY: &str = "SELECT onceward.bury($1)";
+const SETTLE_DEFERRED: &str = "SELECT onceward.settle_deferred($1, $2)";
 
 /// How many followers of a key become due when the message before them is settled.
 const RELEASED_FOLLOWERS: i32 = 500;
@@ -186,19 +193,19 @@ impl SettlementWrites {
     pub(crate) async fn run(&self, tx: &Tx) -> Result<(), DbError> {
         // Before the dead letters, which get a copy.
         if !self.attempts.is_empty() {
-            tx.query(store::NOTE_ATTEMPTS, &[&Value::from(self.attempts.clone())]).await?;
+            tx.query(NOTE_ATTEMPTS, &[&Value::from(self.attempts.clone())]).await?;
         }
         if !self.defer.is_empty() {
-            tx.query(store::DEFER, &[&Value::from(self.defer.clone())]).await?;
+            tx.query(DEFER, &[&Value::from(self.defer.clone())]).await?;
         }
         if !self.redefer.is_empty() {
-            tx.query(store::REDEFER, &[&Value::from(self.redefer.clone())]).await?;
+            tx.query(REDEFER, &[&Value::from(self.redefer.clone())]).await?;
         }
         if !self.dead.is_empty() {
-            tx.query(store::BURY, &[&Value::from(self.dead.clone())]).await?;
+            tx.query(BURY, &[&Value::from(self.dead.clone())]).await?;
         }
         if !self.settled.is_empty() {
-            tx.query(store::SETTLE_DEFERRED, &[&self.settled, &RELEASED_FOLLOWERS]).await?;
+            tx.query(SETTLE_DEFERRED, &[&self.settled, &RELEASED_FOLLOWERS]).await?;
         }
         Ok(())
     }

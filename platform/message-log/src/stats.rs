@@ -1,9 +1,19 @@
 //! Queue figures, at a cost that does not grow with the queues.
 
-use crate::store;
 use jiff::Timestamp;
 use onceward_db::{Db, DbError, Row};
 use std::{collections::HashMap, time::Duration};
+
+// In `migrations/0013_figures.sql`:
+const QUEUE_STATS: &str =
+    "SELECT queue, depth, lag_seconds, deferred, dead, deferred_is_more, dead_is_more FROM onceward.queue_stats($1)";
+const UNKNOWN_MESSAGES: &str =
+    "SELECT queue, messages, is_more, oldest_seconds, event_types FROM onceward.unknown_messages($1)";
+// In `migrations/0012_land.sql`:
+const NOTE_BACKLOGS: &str =
+    "SELECT queue, oldest_at FROM onceward.note_backlogs($1, $2, $3::bigint * interval '1 millisecond', $4)";
+// In `migrations/0019_held_keys.sql`:
+const HELD_KEYS: &str = "SELECT queue, keys, is_more, longest_seconds FROM onceward.held_keys($1)";
 
 /// One queue's figures.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,7 +46,7 @@ pub const SAMPLE: i32 = 1_000;
 /// Returns the figures of every queue.
 pub async fn queue_stats(db: &Db) -> Result<Vec<QueueStats>, DbError> {
     let connection = db.connection().await?;
-    let rows = connection.query(store::QUEUE_STATS, &[&SAMPLE]).await?;
+    let rows = connection.query(QUEUE_STATS, &[&SAMPLE]).await?;
     Ok(rows
         .iter()
         .map(|row| QueueStats {
@@ -65,7 +75,7 @@ pub async fn record_backlogs(
     let age_ms = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
     let in_flight = i64::try_from(in_flight).unwrap_or(i64::MAX);
     let connection = db.connection().await?;
-    let rows = connection.query(store::NOTE_BACKLOGS, &[&queues, &counts, &age_ms, &in_flight]).await?;
+    let rows = connection.query(NOTE_BACKLOGS, &[&queues, &counts, &age_ms, &in_flight]).await?;
     Ok(rows.iter().filter_map(|row| Some((row.get(0), row.get::<_, Option<Timestamp>>(1)?))).collect())
 }
 
@@ -85,7 +95,7 @@ pub struct HeldKeys {
 /// Returns the held keys of the queues that have any.
 pub async fn held_keys(db: &Db) -> Result<Vec<HeldKeys>, DbError> {
     let connection = db.connection().await?;
-    let rows = connection.query(store::HELD_KEYS, &[&SAMPLE]).await?;
+    let rows = connection.query(HELD_KEYS, &[&SAMPLE]).await?;
     let held =
         |row: &Row| HeldKeys { queue: row.get(0), keys: row.get(1), is_more: row.get(2), longest_seconds: row.get(3) };
     Ok(rows.iter().map(held).collect())
@@ -109,7 +119,7 @@ pub struct UnknownMessages {
 /// Returns the messages of unknown types of every queue.
 pub async fn unknown_messages(db: &Db) -> Result<Vec<UnknownMessages>, DbError> {
     let connection = db.connection().await?;
-    let rows = connection.query(store::UNKNOWN_MESSAGES, &[&SAMPLE]).await?;
+    let rows = connection.query(UNKNOWN_MESSAGES, &[&SAMPLE]).await?;
     Ok(rows
         .iter()
         .map(|row| UnknownMessages {

@@ -7,13 +7,15 @@ use crate::{
     queue_reader::{PickedLanes, QueueReader},
     routes::OUTBOX,
     settle::{ConsumerIdentity, SettlementWrites},
-    store,
     turn_message::{MessageLocation, TurnMessage, UnreadableMessage},
     turn_rows::{LaneHead, LaneRows, ReadMessage},
 };
 use onceward_broker::{Delivery, Settlement};
 use onceward_db::Tx;
 use std::{collections::HashSet, fmt::Write as _};
+
+// In `migrations/0008_advance.sql`:
+const PASS_CANCELLED: &str = "SELECT onceward.pass_cancelled($1, $2)";
 
 /// Messages and the transaction in which they are handled. Dropping it returns all of them.
 pub struct QueueTurn(pub(crate) LaneTurn);
@@ -203,7 +205,7 @@ impl<M: TurnMessage> LaneTurn<M> {
         let mut tx = self.tx.take().expect("a turn is finished once");
         writes.run(&tx).await?;
         if !self.cancelled.0.is_empty() {
-            tx.query(store::PASS_CANCELLED, &[&self.cancelled.0, &self.cancelled.1]).await?;
+            tx.query(PASS_CANCELLED, &[&self.cancelled.0, &self.cancelled.1]).await?;
         }
         if M::QUIET && writes.is_empty() {
             // If the server crashes now, the relayed messages are relayed once more.
@@ -221,8 +223,8 @@ impl<M: TurnMessage> LaneTurn<M> {
         Ok(())
     }
 
-    /// Returns the call that advances the lanes, as text: it consists only of our own numbers, so it can be sent with
-    /// the commit.
+    /// Returns the call that advances the lanes (`migrations/0008_advance.sql`), as text: it consists only of our own
+    /// numbers, so it can be sent with the commit.
     fn advance_statement(&self) -> String {
         let mut columns: [String; 6] = Default::default();
         for lane in &self.lanes {

@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn columns_have_the_order_in_which_the_function_returns_them() {
-        let sql = include_str!("../migrations/0002_functions.sql");
+        let sql = include_str!("../migrations/0007_take_turns.sql");
         let (_, after) = sql.split_once("FUNCTION onceward.take_turns(").expect("the migration defines the function");
         let (_, after) = after.split_once("RETURNS TABLE (").expect("the function returns a table");
         let (columns, _) = after.split_once(')').expect("the list of columns ends");

@@ -1,12 +1,15 @@
 //! Messages published to a topic to which no queue is bound: they are kept with the log and never handled.
 
-use crate::store;
 use jiff::Timestamp;
 use onceward_db::{Db, DbError};
 use parking_lot::Mutex;
 use serde::Serialize;
 use std::{collections::HashMap, sync::OnceLock, time::Duration};
 use tokio::time::Instant;
+
+// In `migrations/0013_figures.sql`:
+const UNROUTED: &str =
+    "SELECT exchange, event_type, messages, is_more, example, first_at, last_at FROM onceward.unrouted($1)";
 
 /// How many of the latest messages of a type are counted individually.
 pub const SAMPLE: i32 = 1_000;
@@ -34,7 +37,7 @@ pub struct UnroutedMessages {
 /// Returns the unrouted messages, the most frequent first.
 pub async fn unrouted(db: &Db) -> Result<Vec<UnroutedMessages>, DbError> {
     let connection = db.connection().await?;
-    let rows = connection.query(store::UNROUTED, &[&SAMPLE]).await?;
+    let rows = connection.query(UNROUTED, &[&SAMPLE]).await?;
     Ok(rows
         .iter()
         .map(|row| UnroutedMessages {

@@ -8,7 +8,6 @@ use crate::{
     controls::{ControlSnapshot, watch},
     lane_scheduler::Lane,
     queue_state::QueueState,
-    store,
 };
 use onceward_db::{Db, DbError, listen::ListenEvent};
 use onceward_envelope::TenantId;
@@ -24,6 +23,10 @@ use std::{
 };
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+
+// In `migrations/0004_lanes.sql`:
+const LANE_INFO: &str = "SELECT lane_id, queue_id, tenant_id, priority FROM onceward.lane_info($1)";
+const NOTIFY: &str = "SELECT pg_notify('onceward_wake', $1)";
 
 const CHANNEL: &str = "onceward_wake";
 /// The payload of a notification that pauses or rate limits have changed.
@@ -194,7 +197,7 @@ impl WakeHub {
 
     async fn load_lanes(&self, lanes: &[i32]) -> Result<(), DbError> {
         let connection = self.db.connection().await?;
-        for row in connection.query(store::LANE_INFO, &[&lanes]).await? {
+        for row in connection.query(LANE_INFO, &[&lanes]).await? {
             let Ok(tenant) = TenantId::new(row.get::<_, &str>(2)) else {
                 continue;
             };
@@ -209,7 +212,7 @@ impl WakeHub {
             let payload = chunk.iter().map(i32::to_string).collect::<Vec<_>>().join(",");
             let sent = async {
                 let connection = self.db.connection().await?;
-                connection.query(store::NOTIFY, &[&payload]).await
+                connection.query(NOTIFY, &[&payload]).await
             };
             if let Err(error) = sent.await {
                 tracing::debug!(%error, "notifying other processes failed; they find the messages by polling");

@@ -1,7 +1,7 @@
 //! The work poller of a queue: finds lanes with work without a wake-up, and tracks when the next deferred message is
 //! due.
 
-use crate::{lane_scheduler::Lane, queue_state::QueueState, store};
+use crate::{lane_scheduler::Lane, queue_state::QueueState};
 use onceward_db::{Db, DbError};
 use onceward_envelope::TenantId;
 use onceward_supervisor::Supervisor;
@@ -12,6 +12,10 @@ use std::{
 };
 use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
+
+// In `migrations/0007_take_turns.sql`:
+const LANES_WITH_WORK: &str = "SELECT lane_id, tenant_id, priority FROM onceward.lanes_with_work($1)";
+const NEXT_DUE_MS: &str = "SELECT onceward.next_due_ms($1)";
 
 /// A session that publishes continuously may omit notifications for 10 ms, so a queue that ran empty is polled once
 /// more after this time.
@@ -89,13 +93,13 @@ async fn poll_repeatedly(db: Db, queue: Weak<QueueState>, interval: Duration) {
 /// Wakes the lanes that have work. Returns the time until the next deferred message is due.
 async fn poll(db: &Db, queue: &Arc<QueueState>) -> Result<Option<Duration>, DbError> {
     let connection = db.connection().await?;
-    for row in connection.query(store::LANES_WITH_WORK, &[&queue.queue_id]).await? {
+    for row in connection.query(LANES_WITH_WORK, &[&queue.queue_id]).await? {
         if let Ok(tenant) = TenantId::new(row.get::<_, &str>(1)) {
             queue.wake(&Lane { id: row.get(0), tenant, priority: row.get(2) });
         }
     }
     queue.finish_first_poll();
-    let due = connection.query(store::NEXT_DUE_MS, &[&queue.queue_id]).await?;
+    let due = connection.query(NEXT_DUE_MS, &[&queue.queue_id]).await?;
     let due_ms: Option<i64> = due[0].get(0);
     // Messages that are already due were just found and are being worked on.
     Ok(due_ms.filter(|ms| *ms > 0).map(|ms| Duration::from_millis(ms.unsigned_abs())))

@@ -1,10 +1,7 @@
 //! Setting and removing pauses and rate limits. Each is recorded in the audit trail with the commit that does it.
 
-use super::ControlEntry;
-use crate::{
-    store,
-    triage::{Operator, audit},
-};
+use super::{ControlEntry, QUEUE_CONTROLS};
+use crate::triage::{Operator, audit};
 use jiff::Timestamp;
 use onceward_audit::Entry;
 use onceward_db::{Db, DbError, Scope, Tx};
@@ -12,10 +9,16 @@ use onceward_envelope::TenantId;
 use serde_json::{Value, json};
 use std::time::Duration;
 
+// In `migrations/0022_controls.sql`:
+const PAUSE_QUEUE: &str = "SELECT onceward.pause_queue($1, $2, $3::bigint * interval '1 millisecond', $4, $5)";
+const RESUME_QUEUE: &str = "SELECT onceward.resume_queue($1, $2)";
+const LIMIT_QUEUE: &str = "SELECT onceward.limit_queue($1, $2, $3, $4, $5, $6)";
+const UNLIMIT_QUEUE: &str = "SELECT onceward.unlimit_queue($1, $2)";
+
 /// Returns everything that is set, by queue.
 pub async fn list(db: &Db) -> Result<Vec<ControlEntry>, DbError> {
     let connection = db.connection().await?;
-    Ok(connection.query(store::QUEUE_CONTROLS, &[]).await?.iter().map(ControlEntry::from_row).collect())
+    Ok(connection.query(QUEUE_CONTROLS, &[]).await?.iter().map(ControlEntry::from_row).collect())
 }
 
 /// Pauses `queue`, or one tenant in it, for a time, after which it continues by itself. Replaces an earlier pause. Returns
@@ -31,7 +34,7 @@ pub async fn pause(
     let pause_ms = i64::try_from(pause_for.as_millis()).unwrap_or(i64::MAX);
     let parameters: &[&(dyn onceward_db::ToSql + Sync)] =
         &[&queue, &name_of(tenant), &pause_ms, &operator.name, &operator.why];
-    let ends_at: Timestamp = tx.query_one(store::PAUSE_QUEUE, parameters).await?.get(0);
+    let ends_at: Timestamp = tx.query_one(PAUSE_QUEUE, parameters).await?.get(0);
     record(&mut tx, "queue_paused", queue, tenant, operator, [("endsAt", json!(ends_at))])?;
     tx.commit().await?;
     Ok(ends_at)
@@ -40,7 +43,7 @@ pub async fn pause(
 /// Ends a pause now. Returns `false` if there was none.
 pub async fn resume(db: &Db, queue: &str, tenant: Option<&TenantId>, operator: &Operator) -> Result<bool, DbError> {
     let mut tx = db.begin(Scope::platform("controls")).await?;
-    let was_paused: bool = tx.query_one(store::RESUME_QUEUE, &[&queue, &name_of(tenant)]).await?.get(0);
+    let was_paused: bool = tx.query_one(RESUME_QUEUE, &[&queue, &name_of(tenant)]).await?.get(0);
     if !was_paused {
         tx.rollback().await?;
         return Ok(false);
@@ -63,7 +66,7 @@ pub async fn limit(
     let mut tx = db.begin(Scope::platform("controls")).await?;
     let parameters: &[&(dyn onceward_db::ToSql + Sync)] =
         &[&queue, &name_of(tenant), &per_second, &burst, &operator.name, &operator.why];
-    tx.query_one(store::LIMIT_QUEUE, parameters).await?;
+    tx.query_one(LIMIT_QUEUE, parameters).await?;
     let details = [("perSecond", json!(per_second)), ("burst", json!(burst))];
     record(&mut tx, "queue_limited", queue, tenant, operator, details)?;
     tx.commit().await.map(drop)
@@ -72,7 +75,7 @@ pub async fn limit(
 /// Removes a rate limit. Returns `false` if there was none.
 pub async fn unlimit(db: &Db, queue: &str, tenant: Option<&TenantId>, operator: &Operator) -> Result<bool, DbError> {
     let mut tx = db.begin(Scope::platform("controls")).await?;
-    let was_limited: bool = tx.query_one(store::UNLIMIT_QUEUE, &[&queue, &name_of(tenant)]).await?.get(0);
+    let was_limited: bool = tx.query_one(UNLIMIT_QUEUE, &[&queue, &name_of(tenant)]).await?.get(0);
     if !was_limited {
         tx.rollback().await?;
         return Ok(false);

@@ -1,6 +1,6 @@
 //! What operators set while queues are read: pauses and rate limits, of a queue or of one tenant in it.
 //!
-//! `acts` writes them, [`ControlSnapshot`] is what readers know of them, `watch` keeps it up to date, and `rate` takes
+//! `acts` writes them, `ControlSnapshot` is what readers know of them, `watch` keeps it up to date, and `rate` takes
 //! the permits of a rate limit. A reader that cannot reach the database keeps the pauses it knows until they end.
 
 mod acts;
@@ -9,7 +9,6 @@ pub(crate) mod watch;
 
 pub use acts::{limit, list, pause, resume, unlimit};
 
-use crate::store;
 use jiff::Timestamp;
 use onceward_db::{Db, DbError, Row};
 use onceward_envelope::TenantId;
@@ -19,6 +18,11 @@ use std::{
     time::Duration,
 };
 use tokio::time::Instant;
+
+// In `migrations/0022_controls.sql`:
+const QUEUE_CONTROLS: &str = "
+    SELECT queue_id, queue, tenant_id, remaining_ms, ends_at, per_second, burst, set_at, set_by, why
+    FROM onceward.queue_controls()";
 
 /// A pause or a rate limit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -88,7 +92,7 @@ pub(crate) struct ControlSnapshot(HashMap<i32, QueueControl>);
 impl ControlSnapshot {
     pub(crate) async fn load(db: &Db) -> Result<Self, DbError> {
         let connection = db.connection().await?;
-        let rows = connection.query(store::QUEUE_CONTROLS, &[]).await?;
+        let rows = connection.query(QUEUE_CONTROLS, &[]).await?;
         let now = Instant::now();
         let mut queues: HashMap<i32, QueueControl> = HashMap::new();
         for row in &rows {

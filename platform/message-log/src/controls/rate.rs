@@ -1,10 +1,14 @@
 //! Taking the permits of rate limits before a turn.
 
 use super::QueueControl;
-use crate::{lane_scheduler::Lane, store};
+use crate::lane_scheduler::Lane;
 use onceward_db::{Db, DbError};
 use onceward_envelope::TenantId;
 use std::time::Duration;
+
+// In `migrations/0022_controls.sql`:
+const TAKE_PERMITS: &str = "SELECT granted, wait_ms, is_tenants FROM onceward.take_permits($1, $2, $3)";
+const RETURN_PERMITS: &str = "SELECT onceward.return_permits($1, $2, $3)";
 
 /// What the rate limits of a queue allow for a set of lanes.
 pub(crate) enum Permission {
@@ -41,7 +45,7 @@ pub(crate) async fn take(
     let name = tenant.map_or("", TenantId::as_str).to_owned();
     let connection = db.connection().await?;
     let wanted = i32::try_from(wanted).unwrap_or(i32::MAX);
-    let rows = connection.query(store::TAKE_PERMITS, &[&queue_id, &name, &wanted]).await?;
+    let rows = connection.query(TAKE_PERMITS, &[&queue_id, &name, &wanted]).await?;
     let (granted, wait_ms): (i32, Option<i64>) = (rows[0].get(0), rows[0].get(1));
     if let Some(wait_ms) = wait_ms {
         let is_tenants: bool = rows[0].get(2);
@@ -60,7 +64,7 @@ impl Permits {
         }
         let returned = async {
             let connection = db.connection().await?;
-            connection.query(store::RETURN_PERMITS, &[&self.queue_id, &self.tenant, &unused]).await
+            connection.query(RETURN_PERMITS, &[&self.queue_id, &self.tenant, &unused]).await
         };
         if let Err(error) = returned.await {
             tracing::debug!(%error, "returning unused permits of a rate limit failed");

@@ -7,13 +7,22 @@ mod rows;
 
 pub use rows::{AttemptRow, DeadLetterRow, DeferredRow, LogRow, StoryMessageRow};
 
-use crate::store;
 use jiff::{SignedDuration, Timestamp};
 use onceward_db::{Db, DbError, Row, Scope, ToSql, Tx};
 use serde_json::{Map, Value};
 use std::time::Duration;
 use tokio_postgres::error::SqlState;
 use uuid::Uuid;
+
+// In `migrations/0021_story.sql`:
+const STORY_DEFERRED: &str = "SELECT * FROM onceward.story_deferred($1, $2, $3)";
+const STORY_DEAD: &str = "SELECT * FROM onceward.story_dead($1, $2)";
+const STORY_ATTEMPTS: &str = "SELECT id, queue, attempt, at, error FROM onceward.story_attempts($1)";
+const STORY_PARTS: &str = "SELECT * FROM onceward.story_parts()";
+// In `migrations/0020_cancel.sql`:
+const SEQ_RANGE: &str = "SELECT after_seq, upto_seq FROM onceward.seq_range($1, $2)";
+// In `migrations/0021_story.sql`:
+const STORY_LOG: &str = "SELECT * FROM onceward.story_log($1, $2, $3, $4, $5, $6)";
 
 /// The maximum difference between the clocks of publishers and of the database.
 const CLOCK_SKEW_MAX: SignedDuration = SignedDuration::from_mins(5);
@@ -139,23 +148,23 @@ pub async fn find(
         found.partitions.push(partition);
     }
     let correlation = Some(search.correlation.as_str());
-    let deferred = rows(db, scope, search, store::STORY_DEFERRED, &[&correlation, &Vec::<Uuid>::new(), &limit]).await;
+    let deferred = rows(db, scope, search, STORY_DEFERRED, &[&correlation, &Vec::<Uuid>::new(), &limit]).await;
     let deferred = match deferred {
         Err(error) if is_search_aborted(&error) => {
             found.deferred_by_id = true;
             let ids: Vec<Uuid> = found.log.iter().map(|row| row.message.id).collect();
-            rows(db, scope, search, store::STORY_DEFERRED, &[&None::<&str>, &ids, &limit]).await?
+            rows(db, scope, search, STORY_DEFERRED, &[&None::<&str>, &ids, &limit]).await?
         }
         deferred => deferred?,
     };
     found.deferred = deferred.iter().map(DeferredRow::read).collect();
-    let dead = rows(db, scope, search, store::STORY_DEAD, &[&correlation, &limit]).await?;
+    let dead = rows(db, scope, search, STORY_DEAD, &[&correlation, &limit]).await?;
     found.dead = dead.iter().map(DeadLetterRow::read).collect();
     let mut ids: Vec<Uuid> = found.log.iter().map(|row| row.message.id).collect();
     ids.extend(found.deferred.iter().map(|row| row.message.id));
     ids.sort_unstable();
     ids.dedup();
-    let attempts = rows(db, scope, search, store::STORY_ATTEMPTS, &[&ids]).await?;
+    let attempts = rows(db, scope, search, STORY_ATTEMPTS, &[&ids]).await?;
     found.attempts = attempts.iter().map(AttemptRow::read).collect();
     found.is_truncated |= found.deferred.len() >= search.limit || found.dead.len() >= search.limit;
     Ok(found)
@@ -163,7 +172,7 @@ pub async fn find(
 
 /// Returns the partitions, each with the way in which it is to be searched.
 async fn partitions(db: &Db, scope: &Scope, search: &StorySearch) -> Result<Vec<SearchedPartition>, DbError> {
-    let rows = rows(db, scope, search, store::STORY_PARTS, &[]).await?;
+    let rows = rows(db, scope, search, STORY_PARTS, &[]).await?;
     let partitions = rows.iter().map(|row| {
         let (indexed, bytes): (bool, i64) = (row.get("indexed"), row.get("bytes"));
         let method = match search.window() {
@@ -191,14 +200,14 @@ async fn log(
 ) -> Result<Vec<LogRow>, DbError> {
     let (mut after, mut upto): (Option<i64>, Option<i64>) = (None, None);
     if let SearchMethod::Between(from, to) = partition.method {
-        let range = rows(db, scope, search, store::SEQ_RANGE, &[&from, &to]).await?;
+        let range = rows(db, scope, search, SEQ_RANGE, &[&from, &to]).await?;
         (after, upto) = (Some(range[0].get(0)), Some(range[0].get(1)));
     }
     let readers: Map<String, Value> =
         search.readers.iter().map(|(queue, consumer)| (queue.clone(), consumer.as_str().into())).collect();
     let params: [&(dyn ToSql + Sync); 6] =
         [&partition.epoch, &search.correlation, &after, &upto, &Value::from(readers), &limit];
-    Ok(rows(db, scope, search, store::STORY_LOG, &params).await?.iter().map(LogRow::read).collect())
+    Ok(rows(db, scope, search, STORY_LOG, &params).await?.iter().map(LogRow::read).collect())
 }
 
 /// Runs one statement in a transaction of its own, with a timeout on both sides.

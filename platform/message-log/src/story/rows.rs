@@ -1,4 +1,4 @@
-//! The rows of a story, as the functions of `0006_story.sql` return them.
+//! The rows of a story, as the functions of `0021_story.sql` return them.
 
 use jiff::Timestamp;
 use onceward_db::Row;

@@ -1,7 +1,6 @@
 //! Cancels a message that no worker has handled yet: it becomes a dead letter instead.
 
 use super::{Operator, audit};
-use crate::store;
 use onceward_audit::Entry;
 use onceward_db::{Db, DbError, Row, Scope};
 use onceward_envelope::TenantId;
@@ -9,6 +8,9 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use uuid::Uuid;
+
+// In `migrations/0020_cancel.sql`:
+const CANCEL: &str = "SELECT * FROM onceward.cancel($1, $2, $3, $4, $5)";
 
 /// What became of a message in one queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -87,7 +89,7 @@ pub async fn cancel(
     let mut tx = db.begin(Scope::platform("triage")).await?;
     let params: [&(dyn onceward_db::ToSql + Sync); 5] =
         [&event_id, &queue, &Value::from(readers), &operator.name, &operator.why];
-    let rows = tx.query(store::CANCEL, &params).await?;
+    let rows = tx.query(CANCEL, &params).await?;
     let messages: Vec<CancelledMessage> = rows.iter().map(CancelledMessage::from_row).collect();
     if rehearse {
         tx.rollback().await?;

@@ -2,12 +2,15 @@
 
 use super::{Operator, audit};
 use crate::{
-    BusError, MessageLog, hash::KeyHash, land, routes::DeclaredQueue, settle::ConsumerIdentity, store, stored_message,
+    BusError, MessageLog, hash::KeyHash, land, routes::DeclaredQueue, settle::ConsumerIdentity, stored_message,
 };
 use onceward_broker::{Arrival, Delivery};
 use onceward_db::{Scope, Tx};
 use onceward_envelope::nul;
 use serde_json::{Value, json};
+
+// In `migrations/0018_quarantine.sql`:
+const COLLECT: &str = "SELECT onceward.collect($1, $2, $3, $4, $5)";
 
 /// A message from a dead-letter queue of the bus.
 #[derive(Clone, Debug)]
@@ -65,7 +68,7 @@ async fn write(
     operator: &Operator,
 ) -> Result<CollectOutcome, BusError> {
     let detail = json!({"foundIn": message.found_in, "redeliveries": message.arrival.redeliveries});
-    let row = tx.query_one(store::COLLECT, &[letter, &key, &operator.name, &operator.why, &detail]).await?;
+    let row = tx.query_one(COLLECT, &[letter, &key, &operator.name, &operator.why, &detail]).await?;
     let Some(id) = row.get::<_, Option<i64>>(0) else {
         return Ok(CollectOutcome::Known);
     };

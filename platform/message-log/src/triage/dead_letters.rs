@@ -1,12 +1,16 @@
 //! Queries dead letters.
 
-use crate::store;
 use jiff::Timestamp;
 use onceward_db::{Db, DbError, Row};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::{fmt, time::Duration};
 use uuid::Uuid;
+
+// In `migrations/0016_dead_letters.sql`:
+const FIND_DEAD_LETTERS: &str = "SELECT * FROM onceward.find_dead_letters($1, $2, $3)";
+const DEAD_LETTERS_IN_ORDER: &str = "SELECT onceward.dead_letters_in_order($1, $2, $3)";
+const DEAD_LETTERS_IN_FULL: &str = "SELECT * FROM onceward.dead_letters_in_full($1)";
 
 /// The status of a dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -171,7 +175,7 @@ pub async fn list(
 ) -> Result<Vec<DeadLetterSummary>, DbError> {
     let limit = i32::try_from(limit).unwrap_or(i32::MAX);
     let connection = db.connection().await?;
-    let rows = connection.query(store::FIND_DEAD_LETTERS, &[&filter.to_json(), &after, &limit]).await?;
+    let rows = connection.query(FIND_DEAD_LETTERS, &[&filter.to_json(), &after, &limit]).await?;
     Ok(rows.iter().map(DeadLetterSummary::from_row).collect())
 }
 
@@ -188,14 +192,14 @@ pub(super) async fn existing_in_order(db: &Db, ids: &[i64]) -> Result<Vec<i64>, 
 
 async fn order(db: &Db, ids: Option<&[i64]>, filter: &DeadLetterFilter, limit: i32) -> Result<Vec<i64>, DbError> {
     let connection = db.connection().await?;
-    let rows = connection.query(store::DEAD_LETTERS_IN_ORDER, &[&ids, &filter.to_json(), &limit]).await?;
+    let rows = connection.query(DEAD_LETTERS_IN_ORDER, &[&ids, &filter.to_json(), &limit]).await?;
     Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
 /// Returns these letters with all details, in this order. Those that do not exist are left out.
 pub async fn details(db: &Db, ids: &[i64]) -> Result<Vec<DeadLetterDetails>, DbError> {
     let connection = db.connection().await?;
-    let rows = connection.query(store::DEAD_LETTERS_IN_FULL, &[&ids]).await?;
+    let rows = connection.query(DEAD_LETTERS_IN_FULL, &[&ids]).await?;
     let details = |row: &Row| DeadLetterDetails {
         summary: DeadLetterSummary::from_row(row),
         consumer: row.get("consumer"),

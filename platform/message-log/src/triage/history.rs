@@ -1,10 +1,12 @@
 //! The history of actions on dead letters: what, by whom and why.
 
-use crate::store;
 use jiff::Timestamp;
 use onceward_db::{Db, DbError};
 use serde::Serialize;
 use serde_json::Value;
+
+// In `migrations/0016_dead_letters.sql`:
+const DEAD_LETTER_ACTS: &str = "SELECT * FROM onceward.dead_letter_acts($1, $2, $3)";
 
 /// An action on a dead letter.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -41,7 +43,7 @@ pub async fn history(
 ) -> Result<Vec<TriageAction>, DbError> {
     let limit = i32::try_from(limit).unwrap_or(i32::MAX);
     let connection = db.connection().await?;
-    let rows = connection.query(store::DEAD_LETTER_ACTS, &[&letter, &before, &limit]).await?;
+    let rows = connection.query(DEAD_LETTER_ACTS, &[&letter, &before, &limit]).await?;
     Ok(rows
         .iter()
         .map(|row| TriageAction {

@@ -7,7 +7,7 @@
 //!
 //! Every action is an entry of the audit trail, in the chain of the letter's tenant and in the commit of the action.
 //!
-//! Visibility depends on the transaction's tenant: a transaction without one sees all letters; see `0005_triage.sql`.
+//! Visibility depends on the transaction's tenant: a transaction without one sees all letters; see `0016_dead_letters.sql`.
 
 pub(crate) mod audit;
 mod cancel;

@@ -1,8 +1,10 @@
 //! Quarantines dead letters. A letter that holds its key still holds it.
 
 use super::{CHUNK, Operator, TriageOutcome, audit};
-use crate::store;
 use onceward_db::{Db, DbError, Scope};
+
+// In `migrations/0018_quarantine.sql`:
+const QUARANTINE: &str = "SELECT * FROM onceward.quarantine($1, $2, $3, $4)";
 
 /// Quarantines letters under `tag`, one commit per chunk, and calls `done` after each. A rehearsal rolls back every
 /// chunk.
@@ -16,7 +18,7 @@ pub async fn quarantine(
 ) -> Result<(), DbError> {
     for chunk in ids.chunks(CHUNK) {
         let mut tx = db.begin(Scope::platform("triage")).await?;
-        let rows = tx.query(store::QUARANTINE, &[&chunk, &tag, &operator.name, &operator.why]).await?;
+        let rows = tx.query(QUARANTINE, &[&chunk, &tag, &operator.name, &operator.why]).await?;
         let outcomes: Vec<TriageOutcome> = rows.iter().map(TriageOutcome::with_followers).collect();
         if rehearse {
             tx.rollback().await?

@@ -1,11 +1,15 @@
 //! Releases the keys that dead letters hold: their followers are handled without them.
 
 use super::{CHUNK, Operator, TriageOutcome, audit};
-use crate::store;
 use jiff::Timestamp;
 use onceward_db::{Db, DbError, Scope};
 use serde::Serialize;
 use uuid::Uuid;
+
+// In `migrations/0019_held_keys.sql`:
+const RELEASE: &str = "SELECT * FROM onceward.release($1, $2, $3)";
+const FOLLOWERS: &str = "SELECT onceward.waiting_behind($1)";
+const WAITING_FOLLOWERS: &str = "SELECT event_id, event_type, written_at FROM onceward.waiting_followers($1, $2)";
 
 /// Releases the keys of letters, one commit per chunk, and calls `done` after each. The letters stay dead letters. A
 /// rehearsal rolls back every chunk. Waits for turns in the lanes of the letters, and fails if a worker stays in one of
@@ -19,7 +23,7 @@ pub async fn release(
 ) -> Result<(), DbError> {
     for chunk in ids.chunks(CHUNK) {
         let mut tx = db.begin(Scope::platform("triage")).await?;
-        let rows = tx.query(store::RELEASE, &[&chunk, &operator.name, &operator.why]).await?;
+        let rows = tx.query(RELEASE, &[&chunk, &operator.name, &operator.why]).await?;
         let outcomes: Vec<TriageOutcome> = rows.iter().map(TriageOutcome::with_followers).collect();
         if rehearse {
             tx.rollback().await?
@@ -49,11 +53,11 @@ pub struct WaitingFollower {
 pub async fn followers(db: &Db, letter: i64, limit: u32) -> Result<Option<(i64, Vec<WaitingFollower>)>, DbError> {
     let limit = i32::try_from(limit).unwrap_or(i32::MAX);
     let connection = db.connection().await?;
-    let count = connection.query(store::FOLLOWERS, &[&letter]).await?;
+    let count = connection.query(FOLLOWERS, &[&letter]).await?;
     let Some(count) = count.first().and_then(|row| row.get::<_, Option<i64>>(0)) else {
         return Ok(None);
     };
-    let rows = connection.query(store::WAITING_FOLLOWERS, &[&letter, &limit]).await?;
+    let rows = connection.query(WAITING_FOLLOWERS, &[&letter, &limit]).await?;
     let follower = |row: &onceward_db::Row| WaitingFollower {
         event_id: row.get("event_id"),
         event_type: row.get("event_type"),

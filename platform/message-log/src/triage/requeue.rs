@@ -1,9 +1,12 @@
 //! Requeues dead letters.
 
 use super::{CHUNK, Operator, TriageOutcome, audit, dead_letters::existing_in_order};
-use crate::store;
 use onceward_db::{Db, DbError, Row, Scope};
 use std::{collections::HashSet, time::Duration};
+
+// In `migrations/0017_requeue.sql`:
+const PLAN_REQUEUE: &str = "SELECT * FROM onceward.plan_requeue($1, $2, $3, $4, $5) WHERE id IS NOT NULL";
+const REQUEUE: &str = "SELECT * FROM onceward.requeue($1, $2, $3, $4, $5, $6, $7)";
 
 /// One letter every 20 ms: whatever had failed may have recovered and still be fragile.
 const DEFAULT_STEP_US: i64 = 20_000;
@@ -55,8 +58,7 @@ async fn sorted(db: &Db, ids: &[i64]) -> Result<Vec<i64>, DbError> {
 
 async fn plan_at(db: &Db, ids: &[i64], options: &RequeueOptions, step_us: i64) -> Result<Vec<TriageOutcome>, DbError> {
     let connection = db.connection().await?;
-    let rows =
-        connection.query(store::PLAN_REQUEUE, &[&ids, &options.force, &0_i64, &options.delay_ms(), &step_us]).await?;
+    let rows = connection.query(PLAN_REQUEUE, &[&ids, &options.force, &0_i64, &options.delay_ms(), &step_us]).await?;
     Ok(rows.iter().map(outcome).collect())
 }
 
@@ -77,7 +79,7 @@ pub async fn requeue(
         let mut tx = db.begin(Scope::platform("triage")).await?;
         let rows = tx
             .query(
-                store::REQUEUE,
+                REQUEUE,
                 &[&chunk, &options.force, &first, &options.delay_ms(), &step_us, &operator.name, &operator.why],
             )
             .await?;

@@ -1,31 +1,4 @@
--- What operators set while queues are read: pauses and rate limits, of a queue or of one tenant in it. Readers load these few
--- rows when they change and twice a second (platform/message-log/src/controls/mod.rs); a message costs nothing more than before.
-
-CREATE TABLE onceward.queue_pause (
-    queue_id  int         NOT NULL REFERENCES onceward.queue (id),
-    tenant_id text        NOT NULL,                -- empty: every tenant
-    ends_at   timestamptz NOT NULL,
-    paused_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    paused_by text        NOT NULL,
-    why       text        NOT NULL,
-    PRIMARY KEY (queue_id, tenant_id)
-);
-SELECT onceward_meta.protect('onceward.queue_pause', '');
-
--- A token bucket: `permits` were left at `filled_at`, and `per_second` are added until there are `burst`.
-CREATE TABLE onceward.queue_rate (
-    queue_id   int              NOT NULL REFERENCES onceward.queue (id),
-    tenant_id  text             NOT NULL,          -- empty: every tenant together
-    per_second double precision NOT NULL CHECK (per_second > 0),
-    burst      int              NOT NULL CHECK (burst > 0),
-    permits    double precision NOT NULL,
-    filled_at  timestamptz      NOT NULL DEFAULT clock_timestamp(),
-    set_at     timestamptz      NOT NULL DEFAULT clock_timestamp(),
-    set_by     text             NOT NULL,
-    why        text             NOT NULL,
-    PRIMARY KEY (queue_id, tenant_id)
-);
-SELECT onceward_meta.protect('onceward.queue_rate', '');
+-- Controls: pauses and rate limits, of a queue or of one tenant in it.
 
 -- The number of a queue. Fails if it is not declared.
 CREATE FUNCTION onceward.queue_id_of(p_queue text) RETURNS int
@@ -34,7 +7,9 @@ CREATE FUNCTION onceward.queue_id_of(p_queue text) RETURNS int
 DECLARE
     v_id int;
 BEGIN
-    SELECT q.id INTO v_id FROM onceward.queue q WHERE q.name = p_queue;
+    SELECT q.id INTO v_id
+    FROM onceward.queue q
+    WHERE q.name = p_queue;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no queue "%"', p_queue USING ERRCODE = 'OW006',
             HINT = '`onceward queues` lists the queues.';
@@ -43,7 +18,8 @@ BEGIN
 END
 $$;
 
--- Pauses a queue, or one tenant in it, for a time. A pause that exists is replaced. Pauses that have ended are removed.
+-- Pauses a queue, or one tenant in it, for a time. A pause that exists is replaced. Pauses that have ended
+-- are removed.
 CREATE FUNCTION onceward.pause_queue(p_queue text, p_tenant text, p_for interval, p_by text, p_why text)
     RETURNS timestamptz
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -119,8 +95,8 @@ $$;
 -- Everything that is set: pauses with the time that is left of them, and rate limits.
 CREATE FUNCTION onceward.queue_controls()
     RETURNS TABLE (
-        queue_id int, queue text, tenant_id text, remaining_ms bigint, ends_at timestamptz, per_second double precision,
-        burst int, set_at timestamptz, set_by text, why text)
+        queue_id int, queue text, tenant_id text, remaining_ms bigint, ends_at timestamptz,
+        per_second double precision, burst int, set_at timestamptz, set_by text, why text)
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $$
     SELECT p.queue_id, q.name, p.tenant_id,
@@ -138,8 +114,9 @@ CREATE FUNCTION onceward.queue_controls()
     ORDER BY 2, 3
 $$;
 
--- Takes up to p_wanted permits of a queue's limit and, if p_tenant is not empty, of the limit of that tenant in it. Returns how
--- many were granted and, if none was, the time until the next one and whether the limit of the tenant is the cause.
+-- Takes up to p_wanted permits of a queue's limit and, if p_tenant is not empty, of the limit of that tenant
+-- in it. Returns how many were granted and, if none was, the time until the next one and whether the limit of
+-- the tenant is the cause.
 CREATE FUNCTION onceward.take_permits(
     p_queue int, p_tenant text, p_wanted int, OUT granted int, OUT wait_ms bigint, OUT is_tenants boolean)
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -155,7 +132,9 @@ BEGIN
     FOR UPDATE;
     v_now := clock_timestamp();
     UPDATE onceward.queue_rate r
-    SET permits = least(r.burst, r.permits + r.per_second * greatest(extract(epoch FROM v_now - r.filled_at), 0)),
+    SET permits = least(
+            r.burst,
+            r.permits + r.per_second * greatest(extract(epoch FROM v_now - r.filled_at), 0)),
         filled_at = v_now
     WHERE r.queue_id = p_queue AND r.tenant_id IN ('', p_tenant);
     -- The scarcest of both decides.
@@ -197,6 +176,3 @@ BEGIN
     WHERE r.queue_id = p_queue AND r.tenant_id IN ('', p_tenant);
 END
 $$;
-
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA onceward FROM PUBLIC;
-GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA onceward TO onceward_app;

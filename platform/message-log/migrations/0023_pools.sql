@@ -1,46 +1,8 @@
--- Worker pools: their settings, their size over all processes, and the figures that it is decided by. Every process of a pool
--- reports once a second; one of them, whichever comes first, decides the size when a decision is due.
+-- Worker pools. Every process of a pool reports once a second; one of them, whichever comes first, decides
+-- the size when a decision is due.
 
-CREATE TABLE onceward.pool (
-    name              text             PRIMARY KEY,
-    declared          jsonb            NOT NULL,   -- the settings in the code
-    settings          jsonb            NOT NULL,   -- the settings in force: those of the code, or of an operator
-    set_by            text,                        -- NULL: the settings in force are those of the code
-    size              int              NOT NULL,
-    state             jsonb            NOT NULL,   -- what the next decision must know
-    next_check_at     timestamptz      NOT NULL DEFAULT clock_timestamp(),
-    checked_at        timestamptz,
-    completed         bigint           NOT NULL DEFAULT 0,
-    failed            bigint           NOT NULL DEFAULT 0,
-    busy_ms           double precision NOT NULL DEFAULT 0,
-    last_completed_at timestamptz,
-    last_failed_at    timestamptz,
-    -- The figures of the last decision, and the counts that the next one compares with.
-    figures           jsonb            NOT NULL DEFAULT '{}'
-) WITH (fillfactor = 50);
-
--- The processes that run workers of a pool.
-CREATE TABLE onceward.pool_member (
-    pool      text        NOT NULL REFERENCES onceward.pool (name) ON DELETE CASCADE,
-    process   text        NOT NULL,
-    active    int         NOT NULL,
-    blocked   text,                                -- why more workers could not do more now
-    joined_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    seen_at   timestamptz NOT NULL,
-    PRIMARY KEY (pool, process)
-) WITH (fillfactor = 50);
-
-CREATE TABLE onceward.pool_decision (
-    id        bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    pool      text        NOT NULL REFERENCES onceward.pool (name) ON DELETE CASCADE,
-    at        timestamptz NOT NULL DEFAULT clock_timestamp(),
-    from_size int         NOT NULL,
-    to_size   int         NOT NULL,
-    reason    text        NOT NULL
-);
-CREATE INDEX pool_decision_by_pool ON onceward.pool_decision (pool, id);
-
--- Declares a pool. Settings that an operator has changed stay in force; a size outside their bounds is corrected by the next decision.
+-- Declares a pool. Settings that an operator has changed stay in force; a size outside their bounds is
+-- corrected by the next decision.
 CREATE FUNCTION onceward.declare_pool(p_name text, p_settings jsonb, p_size int, p_state jsonb) RETURNS void
     LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $$
@@ -53,9 +15,9 @@ CREATE FUNCTION onceward.declare_pool(p_name text, p_settings jsonb, p_size int,
     WHERE p.declared <> EXCLUDED.declared
 $$;
 
--- Reports the work of one process since its last report. Returns the pool's size, the number of its live processes, this
--- process's rank among them, the settings in force, and whether this process is to decide the size now. A process that has not
--- reported for ten seconds is not live.
+-- Reports the work of one process since its last report. Returns the pool's size, the number of its live
+-- processes, this process's rank among them, the settings in force, and whether this process is to decide the
+-- size now. A process that has not reported for ten seconds is not live.
 CREATE FUNCTION onceward.report_pool(
     p_pool text, p_process text, p_active int, p_blocked text, p_done jsonb,
     OUT size int, OUT members int, OUT rank int, OUT settings jsonb, OUT is_check_due boolean)
@@ -78,8 +40,10 @@ BEGIN
         SET completed = p.completed + (p_done->>'completed')::bigint,
             failed = p.failed + (p_done->>'failed')::bigint,
             busy_ms = p.busy_ms + (p_done->>'busy_ms')::double precision,
-            last_completed_at = CASE WHEN (p_done->>'completed')::bigint > 0 THEN v_now ELSE p.last_completed_at END,
-            last_failed_at = CASE WHEN (p_done->>'failed')::bigint > 0 THEN v_now ELSE p.last_failed_at END
+            last_completed_at = CASE WHEN (p_done->>'completed')::bigint > 0 THEN v_now
+                                     ELSE p.last_completed_at END,
+            last_failed_at = CASE WHEN (p_done->>'failed')::bigint > 0 THEN v_now
+                                  ELSE p.last_failed_at END
         WHERE p.name = p_pool;
     END IF;
     -- The row's lock lets only one of several processes find that a decision is due.
@@ -102,8 +66,9 @@ CREATE FUNCTION onceward.leave_pools(p_process text) RETURNS void
     LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $$ DELETE FROM onceward.pool_member m WHERE m.process = p_process $$;
 
--- What waits in queues and could be handled now: the messages that were not read yet (p_sample at most are counted per lane) and
--- those that were deferred and are due, with the age of the oldest; and what waits for a later time.
+-- What waits in queues and could be handled now: the messages that were not read yet (p_sample at most are
+-- counted per lane) and those that were deferred and are due, with the age of the oldest; and what waits for
+-- a later time.
 CREATE FUNCTION onceward.waiting_work(
     p_queues text[], p_sample int, OUT waiting bigint, OUT oldest_ms bigint, OUT delayed bigint)
     LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
@@ -149,15 +114,16 @@ BEGIN
 END
 $$;
 
--- The figures of a pool that a decision needs: what waits, what the processes do, the counts so far, and the time, in
--- milliseconds of the database's clock.
+-- The figures of a pool that a decision needs: what waits, what the processes do, the counts so far, and the
+-- time, in milliseconds of the database's clock.
 CREATE FUNCTION onceward.pool_figures(p_pool text)
     RETURNS TABLE (
-        waiting bigint, oldest_ms bigint, delayed bigint, active bigint, blocked text, completed bigint, failed bigint,
-        busy_ms double precision, figures jsonb, state jsonb, now_ms bigint)
+        waiting bigint, oldest_ms bigint, delayed bigint, active bigint, blocked text, completed bigint,
+        failed bigint, busy_ms double precision, figures jsonb, state jsonb, now_ms bigint)
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $$
-    SELECT w.waiting, w.oldest_ms, w.delayed, m.active, m.blocked, p.completed, p.failed, p.busy_ms, p.figures, p.state,
+    SELECT w.waiting, w.oldest_ms, w.delayed, m.active, m.blocked, p.completed, p.failed, p.busy_ms,
+           p.figures, p.state,
            (extract(epoch FROM clock_timestamp()) * 1000)::bigint
     FROM onceward.pool p
     CROSS JOIN LATERAL onceward.waiting_work(
@@ -214,13 +180,16 @@ $$;
 -- Every pool with its figures.
 CREATE FUNCTION onceward.pools()
     RETURNS TABLE (
-        name text, settings jsonb, set_by text, size int, processes bigint, active bigint, blocked text, waiting bigint,
-        oldest_ms bigint, delayed bigint, completed bigint, failed bigint, busy_ms double precision,
-        last_completed_at timestamptz, last_failed_at timestamptz, checked_at timestamptz, figures jsonb, paused bigint)
+        name text, settings jsonb, set_by text, size int, processes bigint, active bigint, blocked text,
+        waiting bigint, oldest_ms bigint, delayed bigint, completed bigint, failed bigint,
+        busy_ms double precision, last_completed_at timestamptz, last_failed_at timestamptz,
+        checked_at timestamptz, figures jsonb,
+        paused bigint)
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $$
-    SELECT p.name, p.settings, p.set_by, p.size, m.processes, m.active, m.blocked, w.waiting, w.oldest_ms, w.delayed,
-           p.completed, p.failed, p.busy_ms, p.last_completed_at, p.last_failed_at, p.checked_at, p.figures,
+    SELECT p.name, p.settings, p.set_by, p.size, m.processes, m.active, m.blocked, w.waiting, w.oldest_ms,
+           w.delayed, p.completed, p.failed, p.busy_ms, p.last_completed_at, p.last_failed_at, p.checked_at,
+           p.figures,
            (SELECT count(*)
             FROM onceward.queue_pause u
             JOIN onceward.queue q ON q.id = u.queue_id
@@ -249,8 +218,8 @@ CREATE FUNCTION onceward.pool_decisions(p_pool text, p_limit int)
     LIMIT p_limit
 $$;
 
--- How many workers the pool of a queue needs over all processes, for an autoscaler such as KEDA's postgresql scaler. NULL if the
--- queue belongs to no pool.
+-- How many workers the pool of a queue needs over all processes, for an autoscaler such as KEDA's postgresql
+-- scaler. NULL if the queue belongs to no pool.
 CREATE FUNCTION onceward.desired_workers(p_queue text) RETURNS int
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
     AS $$
@@ -260,27 +229,3 @@ CREATE FUNCTION onceward.desired_workers(p_queue text) RETURNS int
     ORDER BY p.name
     LIMIT 1
 $$;
-
-REVOKE ALL ON FUNCTION
-    onceward.waiting_work(text[], int),
-    onceward.declare_pool(text, jsonb, int, jsonb),
-    onceward.report_pool(text, text, int, text, jsonb),
-    onceward.leave_pools(text),
-    onceward.pool_figures(text),
-    onceward.save_pool_size(text, int, int, text, jsonb, jsonb),
-    onceward.set_pool(text, jsonb, text),
-    onceward.pools(),
-    onceward.pool_decisions(text, int),
-    onceward.desired_workers(text)
-FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION
-    onceward.declare_pool(text, jsonb, int, jsonb),
-    onceward.report_pool(text, text, int, text, jsonb),
-    onceward.leave_pools(text),
-    onceward.pool_figures(text),
-    onceward.save_pool_size(text, int, int, text, jsonb, jsonb),
-    onceward.set_pool(text, jsonb, text),
-    onceward.pools(),
-    onceward.pool_decisions(text, int),
-    onceward.desired_workers(text)
-TO onceward_app;
