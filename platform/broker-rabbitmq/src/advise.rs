@@ -1,6 +1,6 @@
 //! Advice for the operator about this server.
 
-use crate::{connection::AmqpConnection, lazy_connection::LazyConnection};
+use crate::connection::{AmqpConnection, LazyConnection};
 use lapin::{
     BasicProperties,
     options::{BasicPublishOptions, BasicQosOptions, ConfirmSelectOptions},

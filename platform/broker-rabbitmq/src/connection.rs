@@ -1,4 +1,5 @@
-//! One connection to RabbitMQ. Its socket is closed in any case when the last reference is dropped.
+//! One connection to RabbitMQ, and a connection that is opened on first use and reopened after it is lost. A socket is
+//! closed in any case when the last reference to its connection is dropped.
 
 use crate::error::AmqpError;
 use async_compat::Compat;
@@ -108,6 +109,50 @@ impl AmqpConnection {
     /// Closes the connection in order; gives up silently if the broker does not reply in time.
     pub(crate) async fn close(&self) {
         let _ = timeout(CLOSE_TIMEOUT, self.connection.close(REPLY_SUCCESS, "OK".into())).await;
+    }
+}
+
+/// The settings of a connection, and the connection once it is open.
+pub(crate) struct LazyConnection {
+    config: BrokerConfig,
+    purpose: &'static str,
+    connection: tokio::sync::Mutex<Option<Arc<AmqpConnection>>>,
+}
+
+impl LazyConnection {
+    pub(crate) fn new(config: BrokerConfig, purpose: &'static str) -> Self {
+        Self { config, purpose, connection: tokio::sync::Mutex::default() }
+    }
+
+    pub(crate) fn config(&self) -> &BrokerConfig {
+        &self.config
+    }
+
+    /// Returns the connection, and opens it if needed. Concurrent callers wait for one attempt instead of starting others.
+    pub(crate) async fn get(&self) -> Result<Arc<AmqpConnection>, BrokerError> {
+        let limit = self.config.connect_timeout;
+        let mut current = timeout(limit, self.connection.lock())
+            .await
+            .map_err(|_| BrokerError::Unavailable(format!("connecting to RabbitMQ took longer than {limit:?}")))?;
+        if let Some(connection) = current.as_ref().filter(|connection| connection.is_alive()) {
+            return Ok(connection.clone());
+        }
+        *current = None;
+        let connection = Arc::new(AmqpConnection::connect(&self.config, self.purpose).await?);
+        *current = Some(connection.clone());
+        Ok(connection)
+    }
+
+    /// Returns the connection if one was opened, whether or not it is still alive.
+    pub(crate) fn current(&self) -> Option<Arc<AmqpConnection>> {
+        self.connection.try_lock().ok()?.clone()
+    }
+
+    pub(crate) async fn close(&self) {
+        let connection = self.connection.lock().await.take();
+        if let Some(connection) = connection.filter(|connection| connection.is_alive()) {
+            connection.close().await;
+        }
     }
 }
 

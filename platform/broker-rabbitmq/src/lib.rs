@@ -22,7 +22,7 @@
 //! never delivered. A reader that cannot store messages should therefore keep them rather than return them.
 //!
 //! Reading order: `publish.rs`, `receive.rs` with `reader_lock.rs`, then `declare.rs` and `check.rs`. All of them build on
-//! `connection.rs` and `lazy_connection.rs`.
+//! `connection.rs`.
 
 mod admin_channel;
 mod advise;
@@ -32,7 +32,6 @@ mod check;
 mod connection;
 mod declare;
 mod error;
-mod lazy_connection;
 mod management;
 mod message;
 mod publish;
@@ -41,7 +40,7 @@ mod receive;
 
 use admin_channel::{AdminChannel, ExistingQueue};
 use async_trait::async_trait;
-use lazy_connection::LazyConnection;
+use connection::LazyConnection;
 use onceward_broker::{
     Backlog, Broker, BrokerConfig, BrokerError, Capabilities, Parcel, PublishOutcome, ReceiveOptions, Receiver,
     TopologyDifference,

@@ -3,9 +3,8 @@
 use crate::{
     MAX_BODY_BYTES,
     admin_channel::AdminChannel,
-    connection::AmqpConnection,
+    connection::{AmqpConnection, LazyConnection},
     error::AmqpError,
-    lazy_connection::LazyConnection,
     message::{limit_violation, properties},
 };
 use futures_util::{

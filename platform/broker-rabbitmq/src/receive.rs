@@ -1,9 +1,8 @@
 //! Consuming a queue.
 
 use crate::{
-    connection::{AmqpConnection, ConsumerChannel, REPLY_SUCCESS},
+    connection::{AmqpConnection, ConsumerChannel, LazyConnection, REPLY_SUCCESS},
     error::{ACCESS_REFUSED, AmqpError, NOT_FOUND},
-    lazy_connection::LazyConnection,
     message::arrival,
     reader_lock::{BlockedQueues, ReaderLock},
 };
