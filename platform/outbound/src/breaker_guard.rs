@@ -1,12 +1,8 @@
 //! Permission from a breaker: from the one that all processes share, or from the process's own.
 
-use crate::{
-    RejectReason, Rejected, measure,
-    registry::{DestinationState, OutboundInner},
-    store,
-};
+use crate::{RejectReason, Rejected, destination_state::DestinationState, measure, registry::OutboundInner, store};
 use onceward_db::DbError;
-use onceward_resilience::{BreakerChange, Outcome, ProbeClaim, SharedPermission, SharedPhase, Ticket, TicketKind};
+use onceward_resilience::{BreakerChange, Outcome, ProbeClaim, SharedPermission, Ticket, TicketKind};
 use std::{sync::Arc, time::Duration};
 
 /// The longest time for which a call waits for the shared breaker. Beyond it the process decides for itself.
@@ -50,7 +46,7 @@ impl BreakerGuard {
             }
             own.saw_open = permission != SharedPermission::Own;
         });
-        let is_isolated = shared.is_some_and(|(breaker, _)| matches!(breaker.phase, SharedPhase::Isolated { .. }));
+        let is_isolated = shared.is_some_and(|(breaker, _)| breaker.is_isolated());
         match permission {
             SharedPermission::Own => self.ask_own(),
             SharedPermission::Reject { retry_after_ms } => {
@@ -97,8 +93,13 @@ impl BreakerGuard {
         }
     }
 
-    /// Reports the result of the call, to all processes if it concerns them.
-    pub(crate) async fn complete(mut self, outcome: Outcome) {
+    /// Reports that the call was not made.
+    pub(crate) async fn abandon(self) {
+        self.complete(Outcome::Ignored, Duration::ZERO).await;
+    }
+
+    /// Reports the result of the call, to all processes if it concerns them. `took` is the time from its beginning.
+    pub(crate) async fn complete(mut self, outcome: Outcome, took: Duration) {
         let settings = self.state.destination.breaker;
         match self.permit.take() {
             Some(CallPermit::Own(ticket)) => {
@@ -106,6 +107,8 @@ impl BreakerGuard {
                 self.share(change).await;
             }
             Some(CallPermit::Shared(claim)) => {
+                let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+                let outcome = settings.outcome_of_probe(outcome, took_ms);
                 self.apply(move |breaker, _, now_ms| {
                     breaker.probe_done(claim, outcome, &settings, now_ms, rand::random())
                 })
@@ -145,12 +148,12 @@ impl BreakerGuard {
         }
     }
 
-    /// Applies a rule to the shared breaker and reads the result. `None` if the database is away.
+    /// Applies a rule to the shared breaker and remembers its new state. `None` if the database is away.
     async fn apply<T>(&self, rule: impl FnOnce(&mut onceward_resilience::SharedBreaker, usize, u64) -> T) -> Option<T> {
         let db = self.inner.db.as_ref()?;
         let work = async {
-            let result = store::apply(db, &self.state.destination.name, &self.credential, rule).await?;
-            self.inner.observe(store::list(db).await?);
+            let (result, row) = store::apply(db, &self.state.destination.name, &self.credential, rule).await?;
+            self.inner.observe_one(row);
             Ok::<T, DbError>(result)
         };
         match tokio::time::timeout(STORE_TIMEOUT, work).await {

@@ -3,8 +3,9 @@
 use crate::{
     CallError, OutboundError, RejectReason, Rejected,
     breaker_guard::BreakerGuard,
+    destination_state::DestinationState,
     measure,
-    registry::{DestinationState, OutboundInner, digest},
+    registry::{OutboundInner, digest},
 };
 use onceward_resilience::{BulkheadPermit, Outcome};
 use std::{
@@ -68,26 +69,27 @@ impl OutboundCall {
             Ok(permit) => permit,
             Err(rejected) => {
                 // Our own limit says nothing about the destination.
-                guard.complete(Outcome::Ignored).await;
+                guard.abandon().await;
                 return Err(rejected.into());
             }
         };
         let time = match self.remaining() {
             Ok(time) => time,
             Err(error) => {
-                guard.complete(Outcome::Ignored).await;
+                guard.abandon().await;
                 return Err(error);
             }
         };
         self.spend_budget();
+        let started = Instant::now();
         let result = tokio::time::timeout(time, work(time))
             .await
             .unwrap_or_else(|_| Err(CallError::Failed(format!("no answer within {} ms", time.as_millis()))));
-        drop(permit);
         let outcome = result.as_ref().map_or_else(outcome_of, |_| Outcome::Success);
+        release(permit, outcome, started.elapsed());
         measure::called(&self.state.destination.name, outcome);
         let is_probe = guard.is_probe();
-        guard.complete(outcome).await;
+        guard.complete(outcome, started.elapsed()).await;
         if is_probe && matches!(result, Err(CallError::Failed(_))) {
             // Otherwise an outage would use up the attempts of the message that happens to be the probe.
             let pause = Duration::from_millis(self.state.destination.breaker.pause_ms);
@@ -107,7 +109,9 @@ impl OutboundCall {
     }
 
     fn check_budget(&self) -> Result<(), Rejected> {
-        if self.is_retry && self.state.budget.lock().balance(self.inner.now_ms()) < 1.0 {
+        let now_ms = self.inner.now_ms();
+        let is_empty = || self.state.with_budget(&self.credential, now_ms, |budget| budget.balance(now_ms)) < 1.0;
+        if self.is_retry && is_empty() {
             return Err(self.rejected(BUDGET_WAIT, RejectReason::BudgetEmpty));
         }
         Ok(())
@@ -115,12 +119,11 @@ impl OutboundCall {
 
     /// Counts the call: only one that is made earns or costs a retry.
     fn spend_budget(&self) {
-        let (mut budget, now_ms) = (self.state.budget.lock(), self.inner.now_ms());
-        if self.is_retry {
-            budget.withdraw(now_ms);
-        } else {
-            budget.deposit(now_ms);
-        }
+        let now_ms = self.inner.now_ms();
+        self.state.with_budget(&self.credential, now_ms, |budget| match self.is_retry {
+            true => drop(budget.withdraw(now_ms)),
+            false => budget.deposit(now_ms),
+        });
     }
 
     async fn enter_bulkhead(&self) -> Result<BulkheadPermit, Rejected> {
@@ -132,6 +135,15 @@ impl OutboundCall {
     fn rejected(&self, after: Duration, why: RejectReason) -> Rejected {
         measure::rejected(&self.state.destination.name, why);
         Rejected { after, why }
+    }
+}
+
+/// Leaves the bulkhead. Its limit learns from results that say something about the destination.
+fn release(permit: BulkheadPermit, outcome: Outcome, took: Duration) {
+    match outcome {
+        Outcome::Success => permit.complete(took, false),
+        Outcome::Failure | Outcome::Throttled { .. } => permit.complete(took, true),
+        Outcome::Ignored | Outcome::Unknown => drop(permit),
     }
 }
 

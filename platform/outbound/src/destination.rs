@@ -11,6 +11,7 @@ pub struct Destination {
     pub(crate) bulkhead: BulkheadSettings,
     pub(crate) budget: RetryBudget,
     pub(crate) timeout: Duration,
+    pub(crate) credentials_are_systems: bool,
 }
 
 impl Destination {
@@ -22,6 +23,7 @@ impl Destination {
             bulkhead: BulkheadSettings::default(),
             budget: RetryBudget { ratio: 0.2, min_per_second: 1.0, window_ms: 10_000 },
             timeout: Duration::from_secs(30),
+            credentials_are_systems: false,
         }
     }
 
@@ -31,13 +33,13 @@ impl Destination {
         self
     }
 
-    /// Sets how many calls of one process are in flight.
+    /// Sets how many calls of one process are in flight: a fixed number, or one that follows their results.
     pub fn bulkhead(mut self, bulkhead: BulkheadSettings) -> Self {
         self.bulkhead = bulkhead;
         self
     }
 
-    /// Sets how many of the calls may be retries.
+    /// Sets how many of the calls may be retries, over all processes: its minimum is divided among them.
     pub fn budget(mut self, budget: RetryBudget) -> Self {
         self.budget = budget;
         self
@@ -46,6 +48,13 @@ impl Destination {
     /// Sets how long a call may take.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
+        self
+    }
+
+    /// Declares that every credential leads to a system of its own, such as the endpoint of a customer. Then each has its own
+    /// retry budget, so that the retries of one do not delay those of another.
+    pub fn credentials_are_systems(mut self) -> Self {
+        self.credentials_are_systems = true;
         self
     }
 
@@ -60,9 +69,7 @@ impl Destination {
         if self.name.is_empty() || self.name.len() > 255 {
             mistakes.push("a name has from 1 to 255 bytes".to_owned());
         }
-        if self.bulkhead.limit == 0 {
-            mistakes.push("the limit of the bulkhead must be at least 1".to_owned());
-        }
+        mistakes.extend(self.bulkhead.validate());
         if self.timeout.is_zero() {
             mistakes.push("the timeout must be longer than zero".to_owned());
         }
@@ -78,11 +85,15 @@ impl Destination {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use onceward_resilience::AdaptiveLimit;
 
     #[test]
     fn every_mistake_of_a_declaration_is_reported() {
         assert_eq!(Destination::new("sms").validate(), [""; 0]);
         assert_eq!(Destination::new("").timeout(Duration::ZERO).validate().len(), 2);
         assert_eq!(Destination::new("sms").timeout(Duration::from_secs(60)).validate().len(), 1);
+        let adaptive = Some(AdaptiveLimit { min: 20, ..AdaptiveLimit::default() });
+        let bulkhead = BulkheadSettings { limit: 10, adaptive, ..BulkheadSettings::default() };
+        assert_eq!(Destination::new("sms").bulkhead(bulkhead).validate().len(), 1);
     }
 }

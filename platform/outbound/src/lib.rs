@@ -9,11 +9,12 @@
 //! Processes share breakers through PostgreSQL (`store`): half of them must agree before all stop calling, and then one of
 //! them probes. While the database is away, each process decides for itself.
 //!
-//! Reading order: `destination`, `call`, `breaker_guard`, `registry`, `sharing`, `store`.
+//! Reading order: `destination`, `call`, `breaker_guard`, `registry`, `destination_state`, `sharing`, `store`.
 
 mod breaker_guard;
 mod call;
 mod destination;
+mod destination_state;
 mod error;
 mod measure;
 mod registry;
@@ -23,7 +24,7 @@ mod store;
 pub use call::OutboundCall;
 pub use destination::Destination;
 pub use error::{CallError, OutboundError, RejectReason, Rejected};
-pub use measure::describe as describe_metrics;
+pub use measure::{OPEN_SECONDS, STATE, describe as describe_metrics};
 pub use registry::Outbound;
 pub use store::{BreakerRow, close, isolate, list};
 

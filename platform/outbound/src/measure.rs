@@ -11,11 +11,30 @@ const REJECTED: &str = "onceward_outbound_rejected_total";
 /// Breakers that all processes consider open or isolated.
 const OPEN: &str = "onceward_breakers_open";
 
+/// Breakers by destination and state. A credential is never a label.
+pub const STATE: &str = "onceward_breaker_state";
+/// The time for which breakers were not closed, by destination.
+pub const OPEN_SECONDS: &str = "onceward_breaker_open_seconds_total";
+
+/// The breakers of a destination, as this process sees them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BreakerCounts {
+    pub closed: usize,
+    pub open: usize,
+    pub half_open: usize,
+    pub isolated: usize,
+}
+
 /// Describes the metrics to the recorder.
 pub fn describe() {
     describe_counter!(CALLS, "Calls to other systems, by destination and outcome");
     describe_counter!(REJECTED, "Calls to other systems that were not made, by destination and reason");
     describe_gauge!(OPEN, "Breakers that all processes consider open or isolated");
+    describe_gauge!(STATE, "Breakers of a destination by state, one for each credential, as this process sees them");
+    describe_counter!(
+        OPEN_SECONDS,
+        "Seconds for which breakers of a destination were open or isolated, added up over its breakers"
+    );
 }
 
 pub(crate) fn called(destination: &str, outcome: Outcome) {
@@ -42,4 +61,14 @@ pub(crate) fn rejected(destination: &str, why: RejectReason) {
 
 pub(crate) fn open_breakers(count: usize) {
     gauge!(OPEN).set(count as f64);
+}
+
+/// Reports the breakers of a destination, and for how many seconds they were in these states.
+pub(crate) fn breakers(destination: &str, counts: BreakerCounts, seconds: u64) {
+    let BreakerCounts { closed, open, half_open, isolated } = counts;
+    for (state, count) in [("closed", closed), ("open", open), ("half_open", half_open), ("isolated", isolated)] {
+        gauge!(STATE, "destination" => destination.to_owned(), "state" => state).set(count as f64);
+    }
+    let open_seconds = seconds.saturating_mul((open + isolated) as u64);
+    counter!(OPEN_SECONDS, "destination" => destination.to_owned()).increment(open_seconds);
 }

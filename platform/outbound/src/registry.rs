@@ -1,23 +1,20 @@
 //! The destinations of a process, with the state of the calls to each.
 
-use crate::{Destination, OutboundCall, OutboundError, store};
+use crate::{
+    Destination, OutboundCall, OutboundError, RejectReason, Rejected, destination_state::DestinationState, measure,
+    store,
+};
 use onceward_db::Db;
 use onceward_envelope::fingerprint_hex;
-use onceward_resilience::{Breaker, BudgetState, Bulkhead, SharedBreaker, SharedPhase};
+use onceward_resilience::{SharedBreaker, SharedPermission, SharedPhase};
 use parking_lot::Mutex;
 use std::{
     collections::HashMap,
     fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Instant,
+    sync::Arc,
+    time::{Duration, Instant},
 };
 use uuid::Uuid;
-
-/// The most credentials of one destination that a process remembers.
-const MAX_CREDENTIALS: usize = 10_000;
 
 /// A destination that was not called for this long is not used any more.
 const USED_LATELY_MS: u64 = 60_000;
@@ -44,23 +41,6 @@ pub(crate) struct SharedView {
     pub clocks: Option<(u64, u64)>,
 }
 
-pub(crate) struct DestinationState {
-    pub destination: Destination,
-    pub bulkhead: Bulkhead,
-    pub budget: Mutex<BudgetState>,
-    /// When this process last called it; 0 if it never did.
-    used_at_ms: AtomicU64,
-    breakers: Mutex<HashMap<String, OwnBreaker>>,
-}
-
-/// The breaker of this process for one credential.
-pub(crate) struct OwnBreaker {
-    pub breaker: Breaker,
-    /// Whether all processes had stopped when this one looked last.
-    pub saw_open: bool,
-    used_at_ms: u64,
-}
-
 impl fmt::Debug for Outbound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.inner.destinations.keys()).finish()
@@ -71,16 +51,9 @@ impl Outbound {
     /// Creates the registry of a process. Of destinations with the same name the last one counts. Without a database each
     /// process decides for itself.
     pub fn new(destinations: impl IntoIterator<Item = Destination>, db: Option<Db>) -> Self {
-        let states = destinations.into_iter().map(|destination| {
-            let state = DestinationState {
-                bulkhead: Bulkhead::new(destination.bulkhead),
-                budget: Mutex::new(BudgetState::new(destination.budget)),
-                used_at_ms: AtomicU64::new(0),
-                breakers: Mutex::default(),
-                destination,
-            };
-            (state.destination.name.clone(), Arc::new(state))
-        });
+        let states = destinations
+            .into_iter()
+            .map(|destination| (destination.name.clone(), Arc::new(DestinationState::new(destination))));
         let inner = OutboundInner {
             process: Uuid::now_v7().simple().to_string(),
             db,
@@ -95,7 +68,7 @@ impl Outbound {
     pub fn call(&self, destination: &str) -> Result<OutboundCall, OutboundError> {
         let unknown = || OutboundError::UnknownDestination(destination.to_owned());
         let state = self.inner.destinations.get(destination).ok_or_else(unknown)?;
-        state.used_at_ms.store(self.inner.now_ms().max(1), Ordering::Relaxed);
+        state.record_use(self.inner.now_ms());
         Ok(OutboundCall::new(self.inner.clone(), state.clone()))
     }
 
@@ -111,6 +84,32 @@ impl Outbound {
         !breakers.is_empty() && open.all(|is_open| is_open)
     }
 
+    /// Returns why the breaker of a destination and credential would reject a call now; `None` if it would allow one. Asking
+    /// changes nothing, so that a caller with many destinations can pass over those that wait.
+    pub fn rejection(&self, destination: &str, credential: &str) -> Option<Rejected> {
+        let state = self.inner.destinations.get(destination)?;
+        let credential = digest(destination, credential);
+        let shared = self.inner.shared(destination, &credential);
+        let permission =
+            shared.as_ref().map(|(breaker, now_ms)| breaker.permission(&state.destination.breaker, *now_ms));
+        let (after_ms, why) = match permission {
+            Some(SharedPermission::ClaimProbe) => return None,
+            Some(SharedPermission::Reject { retry_after_ms }) => {
+                let is_isolated = shared.is_some_and(|(breaker, _)| breaker.is_isolated());
+                (retry_after_ms, if is_isolated { RejectReason::Isolated } else { RejectReason::BreakerOpen })
+            }
+            Some(SharedPermission::Own) | None => {
+                (state.own_rejection_ms(&credential, self.inner.now_ms())?, RejectReason::BreakerOpen)
+            }
+        };
+        Some(Rejected { after: Duration::from_millis(after_ms), why })
+    }
+
+    /// Returns how many processes call a destination, as far as this one knows; at least 1.
+    pub fn live_processes(&self, destination: &str) -> usize {
+        self.inner.destinations.get(destination).map_or(1, |state| state.live())
+    }
+
     /// Returns why more callers of a destination could not do more now.
     pub fn blocked_by(&self, destination: &str) -> Option<&'static str> {
         let state = self.inner.destinations.get(destination)?;
@@ -118,7 +117,7 @@ impl Outbound {
             Some("the breaker is open")
         } else if state.bulkhead.is_full() {
             Some("the bulkhead is full")
-        } else if state.budget.lock().balance(self.inner.now_ms()) < 1.0 {
+        } else if state.is_budget_empty(self.inner.now_ms()) {
             Some("the retry budget is empty")
         } else {
             None
@@ -127,7 +126,7 @@ impl Outbound {
 
     /// Returns how many calls to a destination this process makes at the same time at most.
     pub fn limit(&self, destination: &str) -> Option<usize> {
-        Some(self.inner.destinations.get(destination)?.destination.bulkhead.limit)
+        Some(self.inner.destinations.get(destination)?.bulkhead.limit())
     }
 }
 
@@ -143,7 +142,7 @@ impl OutboundInner {
         let mut used: Vec<String> = self
             .destinations
             .iter()
-            .filter(|(_, state)| state.used_at_ms.load(Ordering::Relaxed) > oldest_ms)
+            .filter(|(_, state)| state.used_at_ms() > oldest_ms)
             .map(|(name, _)| name.clone())
             .collect();
         used.sort_unstable();
@@ -164,33 +163,45 @@ impl OutboundInner {
         view.breakers = breakers.collect();
     }
 
+    /// Replaces what is known about one breaker. Its cost does not grow with the number of the others.
+    pub(crate) fn observe_one(&self, row: store::BreakerRow) {
+        let mut view = self.view.lock();
+        let key = (row.destination, row.credential);
+        if row.breaker.is_idle() {
+            view.breakers.remove(&key);
+        } else {
+            view.clocks = Some((row.now_ms, self.now_ms()));
+            view.breakers.insert(key, row.breaker);
+        }
+    }
+
+    /// Remembers how many processes call each destination.
+    pub(crate) fn observe_live(&self, live: Vec<(String, usize)>) {
+        for (destination, processes) in live {
+            if let Some(state) = self.destinations.get(&destination) {
+                state.set_live(processes);
+            }
+        }
+    }
+
+    /// Reports the breakers of every destination as metrics. `seconds` is the time since the last report.
+    pub(crate) fn report_breakers(&self, seconds: u64) {
+        for (name, state) in &self.destinations {
+            let shared: HashMap<String, SharedPhase> = {
+                let view = self.view.lock();
+                let own = view.breakers.iter().filter(|((destination, _), _)| destination == name);
+                own.map(|((_, credential), breaker)| (credential.clone(), breaker.phase.clone())).collect()
+            };
+            measure::breakers(name, state.count_breakers(&shared), seconds);
+        }
+    }
+
     /// Returns what all processes agreed on, and the database's time, if it is not simply closed.
     pub(crate) fn shared(&self, destination: &str, credential: &str) -> Option<(SharedBreaker, u64)> {
         let view = self.view.lock();
         let breaker = view.breakers.get(&(destination.to_owned(), credential.to_owned()))?.clone();
         let (database_ms, own_ms) = view.clocks?;
         Some((breaker, database_ms + self.now_ms().saturating_sub(own_ms)))
-    }
-}
-
-impl DestinationState {
-    /// Runs `work` with the breaker of a credential. Breakers that were not used for the longest time are forgotten when
-    /// there are too many; one that is open is not forgotten.
-    pub(crate) fn with_breaker<T>(&self, credential: &str, now_ms: u64, work: impl FnOnce(&mut OwnBreaker) -> T) -> T {
-        let mut breakers = self.breakers.lock();
-        if breakers.len() >= MAX_CREDENTIALS && !breakers.contains_key(credential) {
-            let mut idle: Vec<u64> =
-                breakers.values().filter(|own| own.breaker.is_closed()).map(|own| own.used_at_ms).collect();
-            idle.sort_unstable();
-            if let Some(&median_ms) = idle.get(idle.len() / 2) {
-                breakers.retain(|_, own| !own.breaker.is_closed() || own.used_at_ms > median_ms);
-            }
-        }
-        let new =
-            || OwnBreaker { breaker: Breaker::new(self.destination.breaker), saw_open: false, used_at_ms: now_ms };
-        let own = breakers.entry(credential.to_owned()).or_insert_with(new);
-        own.used_at_ms = now_ms;
-        work(own)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use onceward_db::{Db, DbError, Row, Scope, Tx};
 use onceward_resilience::SharedBreaker;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::time::Duration;
 
 /// The channel on which changes are announced.
@@ -34,7 +34,15 @@ const UPDATE: &str = "
     WHERE destination = $1
       AND credential = $2";
 const DELETE: &str = "DELETE FROM outbound.breaker WHERE destination = $1 AND credential = $2";
-const ANNOUNCE: &str = "SELECT pg_notify('onceward_breaker', '')";
+const ANNOUNCE: &str = "SELECT pg_notify('onceward_breaker', $1)";
+const FIND: &str = "
+    SELECT destination,
+        credential,
+        state,
+        (extract(epoch FROM clock_timestamp()) * 1000)::bigint
+    FROM outbound.breaker
+    WHERE destination = $1
+      AND credential = $2";
 const LIST: &str = "
     SELECT destination,
         credential,
@@ -49,6 +57,14 @@ const HEARTBEAT: &str = "
 const FORGET_DEAD: &str = "
     DELETE FROM outbound.process
     WHERE seen_at < clock_timestamp() - make_interval(secs => $1)";
+
+const LIVE: &str = "
+    SELECT p.destination,
+        count(*)
+    FROM outbound.process p
+    WHERE p.destination = ANY ($1)
+      AND p.seen_at > clock_timestamp() - make_interval(secs => $2)
+    GROUP BY p.destination";
 
 /// A breaker about which something is remembered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +85,19 @@ pub async fn list(db: &Db) -> Result<Vec<BreakerRow>, DbError> {
     rows.iter().map(row).collect()
 }
 
+/// Returns the breaker that a notification is about; `None` if the notification says nothing.
+pub(crate) async fn find_announced(db: &Db, payload: &str) -> Result<Option<BreakerRow>, DbError> {
+    let Ok((destination, credential)) = serde_json::from_str::<(String, String)>(payload) else {
+        return Ok(None);
+    };
+    let connection = db.connection().await?;
+    match connection.query(FIND, &[&destination, &credential]).await?.first() {
+        Some(found) => row(found).map(Some),
+        // A breaker without a row is closed.
+        None => Ok(Some(BreakerRow { destination, credential, breaker: SharedBreaker::new(0), now_ms: 0 })),
+    }
+}
+
 /// Rejects all calls to a destination by order of an operator, for a time or until [`close`].
 pub async fn isolate(
     tx: &Tx,
@@ -82,20 +111,22 @@ pub async fn isolate(
         breaker.isolate(by, why, until_ms);
     })
     .await
+    .map(drop)
 }
 
 /// Closes a breaker for all processes, by order of an operator.
 pub async fn close(tx: &Tx, destination: &str, credential: &str) -> Result<(), DbError> {
-    change(tx, destination, credential, |breaker, _, _| breaker.close()).await
+    change(tx, destination, credential, |breaker, _, _| breaker.close()).await.map(drop)
 }
 
 /// Applies a rule to a breaker in a transaction of its own. The rule receives the number of live processes and the time.
+/// Returns its result and the breaker after it.
 pub(crate) async fn apply<T>(
     db: &Db,
     destination: &str,
     credential: &str,
     rule: impl FnOnce(&mut SharedBreaker, usize, u64) -> T,
-) -> Result<T, DbError> {
+) -> Result<(T, BreakerRow), DbError> {
     let tx = db.begin(Scope::platform("outbound")).await?;
     let result = change(&tx, destination, credential, rule).await?;
     tx.commit().await?;
@@ -107,22 +138,24 @@ async fn change<T>(
     destination: &str,
     credential: &str,
     rule: impl FnOnce(&mut SharedBreaker, usize, u64) -> T,
-) -> Result<T, DbError> {
+) -> Result<(T, BreakerRow), DbError> {
     let locked = lock(tx, destination, credential).await?;
     let live = usize::try_from(locked.get::<_, i64>(1)).unwrap_or(0);
     let mut breaker = parse(locked.get(0))?;
     let before = breaker.clone();
     // The time is read again: it may have taken a while to get the lock.
-    let result = rule(&mut breaker, live, now_ms(tx).await?);
+    let now_ms = now_ms(tx).await?;
+    let result = rule(&mut breaker, live, now_ms);
     if breaker.is_idle() {
         tx.execute(DELETE, &[&destination, &credential]).await?;
     } else if breaker != before {
         tx.execute(UPDATE, &[&destination, &credential, &document(&breaker)]).await?;
     }
     if breaker.phase != before.phase {
-        tx.query(ANNOUNCE, &[]).await?;
+        tx.query(ANNOUNCE, &[&json!([destination, credential]).to_string()]).await?;
     }
-    Ok(result)
+    let (destination, credential) = (destination.to_owned(), credential.to_owned());
+    Ok((result, BreakerRow { destination, credential, breaker, now_ms }))
 }
 
 /// Locks the row of a breaker, and creates it if there is none.
@@ -138,12 +171,18 @@ async fn lock(tx: &Tx, destination: &str, credential: &str) -> Result<Row, DbErr
     Err(DbError::Stale(format!("the breaker of {destination:?} was deleted again and again; try once more")))
 }
 
-/// Records that this process uses these destinations, and forgets processes that are long gone.
-pub(crate) async fn heartbeat(db: &Db, process: &str, destinations: &[String]) -> Result<(), DbError> {
+/// Records that this process uses these destinations, and forgets processes that are long gone. Returns how many processes
+/// use each of them.
+pub(crate) async fn heartbeat(
+    db: &Db,
+    process: &str,
+    destinations: &[String],
+) -> Result<Vec<(String, usize)>, DbError> {
     let connection = db.connection().await?;
     connection.query(HEARTBEAT, &[&destinations, &process]).await?;
     connection.query(FORGET_DEAD, &[&(LIVE_SECONDS * 10.0)]).await?;
-    Ok(())
+    let rows = connection.query(LIVE, &[&destinations, &LIVE_SECONDS]).await?;
+    Ok(rows.iter().map(|row| (row.get(0), usize::try_from(row.get::<_, i64>(1)).unwrap_or(0))).collect())
 }
 
 async fn now_ms(tx: &Tx) -> Result<u64, DbError> {

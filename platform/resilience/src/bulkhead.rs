@@ -8,13 +8,16 @@
 //! ```
 //!
 //! While others wait, one tenant has at most half of the places, and never more than half of the queue. The caller limits
-//! the time of waiting: an [`Bulkhead::acquire`] that is dropped leaves the queue.
+//! the time of waiting: an [`Bulkhead::acquire`] that is dropped leaves the queue. The limit is fixed, or follows the results
+//! of the calls ([`AdaptiveLimit`]).
 
+use crate::limit::{AdaptiveLimit, CallSample, ConcurrencyLimit};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::{HashMap, VecDeque},
     sync::Arc,
+    time::Duration,
 };
 use tokio::sync::oneshot;
 
@@ -22,17 +25,35 @@ use tokio::sync::oneshot;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BulkheadSettings {
-    /// The number of calls in flight.
+    /// The number of calls in flight; at first, if it is adaptive.
     pub limit: usize,
     /// The number of callers that may wait.
     pub queue: usize,
     /// How long a caller may wait.
     pub wait_ms: u64,
+    /// Lets the limit follow the results of the calls. Without it the limit is fixed.
+    pub adaptive: Option<AdaptiveLimit>,
 }
 
 impl Default for BulkheadSettings {
     fn default() -> Self {
-        Self { limit: 16, queue: 64, wait_ms: 1_000 }
+        Self { limit: 16, queue: 64, wait_ms: 1_000, adaptive: None }
+    }
+}
+
+impl BulkheadSettings {
+    /// Returns everything that is wrong with these settings; an empty list if they can be used.
+    pub fn validate(&self) -> Vec<String> {
+        let mut mistakes = Vec::new();
+        if self.limit == 0 {
+            mistakes.push("the limit of the bulkhead must be at least 1".to_owned());
+        }
+        if let Some(AdaptiveLimit { min, max, .. }) = self.adaptive
+            && !(1 <= min && min <= self.limit && self.limit <= max)
+        {
+            mistakes.push("an adaptive limit needs 1 ≤ min ≤ limit ≤ max".to_owned());
+        }
+        mistakes
     }
 }
 
@@ -57,11 +78,13 @@ pub struct Bulkhead {
 pub struct BulkheadPermit {
     places: Arc<Mutex<Places>>,
     tenant: String,
+    /// The calls in flight when it was granted, this one included.
+    in_flight: usize,
 }
 
 #[derive(Debug)]
 struct Places {
-    limit: usize,
+    limit: ConcurrencyLimit,
     queue: usize,
     in_flight: usize,
     by_tenant: HashMap<String, usize>,
@@ -77,9 +100,10 @@ struct Waiter {
 impl Bulkhead {
     /// Creates an empty bulkhead.
     pub fn new(settings: BulkheadSettings) -> Self {
-        let BulkheadSettings { limit, queue, .. } = settings;
+        let BulkheadSettings { limit, queue, adaptive, .. } = settings;
+        let limit = ConcurrencyLimit::new(limit, adaptive);
         let (by_tenant, waiters) = (HashMap::new(), VecDeque::new());
-        Self { places: Arc::new(Mutex::new(Places { limit: limit.max(1), queue, in_flight: 0, by_tenant, waiters })) }
+        Self { places: Arc::new(Mutex::new(Places { limit, queue, in_flight: 0, by_tenant, waiters })) }
     }
 
     /// Waits for a place. Fails at once if the queue is full.
@@ -111,19 +135,34 @@ impl Bulkhead {
     /// Returns whether a caller would have to wait.
     pub fn is_full(&self) -> bool {
         let places = self.places.lock();
-        places.in_flight >= places.limit
+        places.in_flight >= places.limit.get()
+    }
+
+    /// Returns the number of calls that may be in flight now.
+    pub fn limit(&self) -> usize {
+        self.places.lock().limit.get()
+    }
+}
+
+impl BulkheadPermit {
+    /// Ends a call whose result says something about the destination: an adaptive limit learns from it. `is_drop` says that
+    /// the destination failed, did not answer in time, or asked for a pause.
+    pub fn complete(self, took: Duration, is_drop: bool) {
+        let sample = CallSample { took, in_flight: self.in_flight, is_drop };
+        self.places.lock().limit.update(sample);
     }
 }
 
 impl Drop for BulkheadPermit {
     fn drop(&mut self) {
-        let granted = {
+        // A limit that grew has room for more than one waiter; there are no more of them than the limit.
+        let granted: Vec<_> = {
             let mut places = self.places.lock();
             places.leave(&self.tenant);
-            places.next(&self.places)
+            std::iter::from_fn(|| places.next(&self.places)).collect()
         };
         // A waiter that left in the meantime returns its permit by dropping it, without the lock.
-        if let Some((waiter, permit)) = granted {
+        for (waiter, permit) in granted {
             drop(waiter.send(permit));
         }
     }
@@ -131,7 +170,7 @@ impl Drop for BulkheadPermit {
 
 impl Places {
     fn share(&self) -> usize {
-        (self.limit / 2).max(1)
+        (self.limit.get() / 2).max(1)
     }
 
     fn held_by(&self, tenant: &str) -> usize {
@@ -141,13 +180,13 @@ impl Places {
     /// Whether `tenant` may take a free place: others that wait go first if it has its share.
     fn may_enter(&self, tenant: &str) -> bool {
         let others_wait = self.waiters.iter().any(|waiter| waiter.tenant != tenant);
-        self.in_flight < self.limit && (!others_wait || self.held_by(tenant) < self.share())
+        self.in_flight < self.limit.get() && (!others_wait || self.held_by(tenant) < self.share())
     }
 
     fn enter(&mut self, tenant: &str, places: &Arc<Mutex<Self>>) -> BulkheadPermit {
         self.in_flight += 1;
         *self.by_tenant.entry(tenant.to_owned()).or_default() += 1;
-        BulkheadPermit { places: places.clone(), tenant: tenant.to_owned() }
+        BulkheadPermit { places: places.clone(), tenant: tenant.to_owned(), in_flight: self.in_flight }
     }
 
     fn leave(&mut self, tenant: &str) {
@@ -182,7 +221,7 @@ mod tests {
     type Waiting<'a> = BoxFuture<'a, Result<BulkheadPermit, BulkheadFull>>;
 
     fn bulkhead(limit: usize, queue: usize) -> Bulkhead {
-        Bulkhead::new(BulkheadSettings { limit, queue, wait_ms: 1_000 })
+        Bulkhead::new(BulkheadSettings { limit, queue, ..BulkheadSettings::default() })
     }
 
     fn enter(bulkhead: &Bulkhead, tenant: &str) -> BulkheadPermit {
@@ -250,5 +289,21 @@ mod tests {
         drop(held);
         drop(entered(&mut big).expect("it came first"));
         assert!(entered(&mut small).is_some());
+    }
+
+    #[test]
+    fn an_adaptive_limit_that_grows_lets_more_waiters_in() {
+        let adaptive = Some(AdaptiveLimit { min: 1, max: 3, ..AdaptiveLimit::default() });
+        let bulkhead = Bulkhead::new(BulkheadSettings { limit: 1, queue: 8, adaptive, ..BulkheadSettings::default() });
+        let first = enter(&bulkhead, "a");
+        let (mut second, mut third) = (wait(&bulkhead, "a"), wait(&bulkhead, "b"));
+        first.complete(Duration::from_millis(1), false);
+        assert_eq!(bulkhead.limit(), 2);
+        let second = entered(&mut second).expect("it has a place");
+        let third = entered(&mut third).expect("the limit grew");
+        second.complete(Duration::from_millis(1), true);
+        assert_eq!(bulkhead.limit(), 1, "the destination dropped a call");
+        assert!(bulkhead.is_full());
+        drop(third);
     }
 }

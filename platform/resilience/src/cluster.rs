@@ -207,6 +207,11 @@ impl SharedBreaker {
         }
     }
 
+    /// Returns whether an operator rejects all calls.
+    pub fn is_isolated(&self) -> bool {
+        matches!(self.phase, SharedPhase::Isolated { .. })
+    }
+
     /// Returns whether there is nothing to remember.
     pub fn is_idle(&self) -> bool {
         self.phase == SharedPhase::Watched && self.votes.is_empty()

@@ -1,4 +1,5 @@
 //! Calls through breakers that processes share in a real PostgreSQL.
 
+mod limits;
 mod outages;
 mod support;

@@ -22,15 +22,18 @@ pub const PAUSE_MS: u64 = 300;
 pub const LEAST_PAUSE_MS: u64 = 270;
 pub const PROBE_LIMIT_MS: u64 = 3_000;
 
-pub fn sms() -> Destination {
-    let breaker = BreakerSettings {
+pub fn short_pauses() -> BreakerSettings {
+    BreakerSettings {
         pause_ms: PAUSE_MS,
         max_pause_ms: 2 * PAUSE_MS,
         probe_limit_ms: PROBE_LIMIT_MS,
         ..BreakerSettings::default()
-    };
-    let bulkhead = BulkheadSettings { limit: 8, queue: 64, wait_ms: 1_000 };
-    Destination::new(SMS).breaker(breaker).bulkhead(bulkhead).timeout(Duration::from_secs(2))
+    }
+}
+
+pub fn sms() -> Destination {
+    let bulkhead = BulkheadSettings { limit: 8, ..BulkheadSettings::default() };
+    Destination::new(SMS).breaker(short_pauses()).bulkhead(bulkhead).timeout(Duration::from_secs(2))
 }
 
 pub async fn database() -> TestDb {
@@ -48,10 +51,14 @@ pub struct Process {
 
 impl Process {
     pub fn start(database: &TestDb) -> Self {
+        Self::start_with(database, sms())
+    }
+
+    pub fn start_with(database: &TestDb, destination: Destination) -> Self {
         let mut config = database.config();
         config.pool_size = 3;
         let db = Db::connect(config).expect("the settings are valid");
-        let (outbound, stop) = (Outbound::new([sms()], Some(db.clone())), CancellationToken::new());
+        let (outbound, stop) = (Outbound::new([destination], Some(db.clone())), CancellationToken::new());
         let (follower, stopped) = (outbound.clone(), stop.clone());
         tokio::spawn(async move { follower.run(&Supervisor::new(), stopped).await });
         Self { outbound, db, _stop: stop.drop_guard() }

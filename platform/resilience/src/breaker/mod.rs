@@ -130,24 +130,29 @@ impl Breaker {
         Self { settings, generation: 0, state: closed(&settings, None) }
     }
 
+    /// Returns why a call would be rejected now; `None` if it would be allowed. Changes nothing.
+    pub fn rejection(&self, now_ms: u64) -> Option<Rejection> {
+        let retry_after_ms = match &self.state {
+            State::Closed { held_until_ms, .. } if now_ms < *held_until_ms => *held_until_ms - now_ms,
+            State::Closed { slow_start: Some(start), .. } if start.in_flight >= start.limit => SLOW_START_WAIT_MS,
+            State::Open { until_ms, .. } if now_ms < *until_ms => *until_ms - now_ms,
+            State::Probing { until_ms, .. } if now_ms < *until_ms => self.settings.probe_wait_ms(*until_ms - now_ms),
+            _ => return None,
+        };
+        Some(Rejection { retry_after_ms, phase: self.phase() })
+    }
+
     /// Asks for permission for one call.
     pub fn try_acquire(&mut self, now_ms: u64) -> Result<Ticket, Rejection> {
-        let phase = self.phase();
-        let reject = |until_ms: u64| Err(Rejection { retry_after_ms: until_ms - now_ms, phase });
+        if let Some(rejection) = self.rejection(now_ms) {
+            return Err(rejection);
+        }
         match &mut self.state {
-            State::Closed { held_until_ms, .. } if now_ms < *held_until_ms => reject(*held_until_ms),
-            State::Closed { slow_start: Some(start), .. } if start.in_flight >= start.limit => {
-                Err(Rejection { retry_after_ms: SLOW_START_WAIT_MS, phase })
-            }
             State::Closed { slow_start, .. } => {
                 if let Some(start) = slow_start {
                     start.in_flight += 1;
                 }
                 Ok(Ticket { generation: self.generation, kind: TicketKind::Call, started_ms: now_ms })
-            }
-            State::Open { until_ms, .. } if now_ms < *until_ms => reject(*until_ms),
-            State::Probing { until_ms, .. } if now_ms < *until_ms => {
-                Err(Rejection { retry_after_ms: self.settings.probe_wait_ms(*until_ms - now_ms), phase })
             }
             State::Open { pause_ms, .. } | State::Probing { pause_ms, .. } => {
                 let until_ms = now_ms.saturating_add(self.settings.probe_limit_ms);

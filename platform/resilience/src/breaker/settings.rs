@@ -66,6 +66,12 @@ impl BreakerSettings {
         checks.into_iter().filter(|(is_right, _)| !is_right).map(|(_, mistake)| mistake.to_owned()).collect()
     }
 
+    /// Returns what a call that took this long says about the destination: a slow success does not close a breaker.
+    pub fn outcome_of_probe(&self, outcome: Outcome, took_ms: u64) -> Outcome {
+        let is_slow = self.slow_after_ms.is_some_and(|slow_ms| took_ms >= slow_ms);
+        if is_slow && outcome == Outcome::Success { Outcome::Failure } else { outcome }
+    }
+
     /// Returns the pause after one of `pause_ms` in which the probe failed.
     pub(crate) fn next_pause_ms(&self, pause_ms: u64) -> u64 {
         pause_ms.saturating_mul(2).min(self.max_pause_ms)
@@ -121,6 +127,15 @@ mod tests {
     fn jitter_stays_within_a_tenth() {
         let settings = BreakerSettings::default();
         assert_eq!([0.0, 0.5, 1.0].map(|random| settings.jittered_ms(30_000, random)), [27_000, 30_000, 33_000]);
+    }
+
+    #[test]
+    fn a_slow_probe_fails_only_if_slow_calls_count() {
+        let slow = BreakerSettings { slow_after_ms: Some(1_000), ..BreakerSettings::default() };
+        assert_eq!(slow.outcome_of_probe(Outcome::Success, 999), Outcome::Success);
+        assert_eq!(slow.outcome_of_probe(Outcome::Success, 1_000), Outcome::Failure);
+        assert_eq!(slow.outcome_of_probe(Outcome::Ignored, 1_000), Outcome::Ignored);
+        assert_eq!(BreakerSettings::default().outcome_of_probe(Outcome::Success, u64::MAX), Outcome::Success);
     }
 
     #[test]

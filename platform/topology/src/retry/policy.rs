@@ -12,6 +12,9 @@ pub struct RetryPolicy {
     pub initial_ms: u64,
     /// The factor from each delay to the next; less than 1 counts as 1.
     pub factor: f64,
+    /// Added to each delay after the first, once more each time: with a factor of 1, delays grow linearly.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub step_ms: u64,
     /// The maximum delay.
     pub cap_ms: u64,
     /// How the delay is randomized, so that messages that failed together are not retried together.
@@ -29,6 +32,12 @@ pub enum Jitter {
     Full,
     /// From half the delay to the whole, so that no retry is immediate.
     Equal,
+    /// From a quarter less to a quarter more, so that the mean is the delay itself.
+    Quarter,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl RetryPolicy {
@@ -39,7 +48,7 @@ impl RetryPolicy {
 
     /// Returns a policy of `max_attempts` attempts with delays of 1 s, 2 s, 4 s … up to a minute, with full jitter.
     pub const fn exponential(max_attempts: u32) -> Self {
-        Self { max_attempts, initial_ms: 1_000, factor: 2.0, cap_ms: 60_000, jitter: Jitter::Full }
+        Self { max_attempts, initial_ms: 1_000, factor: 2.0, step_ms: 0, cap_ms: 60_000, jitter: Jitter::Full }
     }
 
     /// Sets the first delay.
@@ -51,6 +60,12 @@ impl RetryPolicy {
     /// Sets the factor.
     pub const fn factor(mut self, factor: f64) -> Self {
         self.factor = factor;
+        self
+    }
+
+    /// Sets what is added to each delay after the first.
+    pub const fn step_ms(mut self, step_ms: u64) -> Self {
+        self.step_ms = step_ms;
         self
     }
 
@@ -79,6 +94,7 @@ impl RetryPolicy {
             Jitter::None => whole,
             Jitter::Full => whole * random,
             Jitter::Equal => whole / 2.0 + whole / 2.0 * random,
+            Jitter::Quarter => whole * (0.75 + 0.5 * random),
         };
         // The cast saturates, and rounding of large doubles must not exceed the cap.
         Some((spread as u64).min(self.cap_ms))
@@ -88,7 +104,8 @@ impl RetryPolicy {
     fn backoff_ms(&self, attempt: u32) -> f64 {
         let exponent = i32::try_from(attempt - 1).unwrap_or(i32::MAX);
         let growth = self.factor.max(1.0).powi(exponent);
-        if self.initial_ms == 0 { 0.0 } else { (self.initial_ms as f64 * growth).min(self.cap_ms as f64) }
+        let first = if self.initial_ms == 0 { 0.0 } else { self.initial_ms as f64 * growth };
+        (first + self.step_ms as f64 * f64::from(attempt - 1)).min(self.cap_ms as f64)
     }
 }
 
@@ -129,6 +146,16 @@ mod tests {
         assert_eq!(equal.delay_ms(1, 1.0), Some(1_000));
     }
 
+    /// S-04 of the reference cases: a quarter less or more, for a constant delay of 1 s and for the third of a linear one.
+    #[test]
+    fn jitter_of_a_quarter_surrounds_the_delay() {
+        let constant = RetryPolicy::exponential(5).factor(1.0).jitter(Jitter::Quarter);
+        let delays = |policy: RetryPolicy, attempt| [0.0, 0.4, 0.6, 1.0].map(|random| policy.delay_ms(attempt, random));
+        assert_eq!(delays(constant, 1), [750, 950, 1_050, 1_250].map(Some));
+        assert_eq!(delays(constant, 3), [750, 950, 1_050, 1_250].map(Some));
+        assert_eq!(delays(constant.step_ms(1_000), 3), [2_250, 2_850, 3_150, 3_750].map(Some));
+    }
+
     #[test]
     fn unusual_input_is_accepted() {
         let policy = RetryPolicy::exponential(u32::MAX);
@@ -154,12 +181,13 @@ mod tests {
     }
 
     fn any_policy() -> impl Strategy<Value = RetryPolicy> {
-        let jitter = prop_oneof![Just(Jitter::None), Just(Jitter::Full), Just(Jitter::Equal)];
-        (0..50u32, any::<u64>(), 0.0..1e6, any::<u64>(), jitter).prop_map(
-            |(max_attempts, initial_ms, factor, cap_ms, jitter)| RetryPolicy {
+        let jitter = prop_oneof![Just(Jitter::None), Just(Jitter::Full), Just(Jitter::Equal), Just(Jitter::Quarter)];
+        (0..50u32, any::<u64>(), 0.0..1e6, any::<u64>(), any::<u64>(), jitter).prop_map(
+            |(max_attempts, initial_ms, factor, step_ms, cap_ms, jitter)| RetryPolicy {
                 max_attempts,
                 initial_ms,
                 factor,
+                step_ms,
                 cap_ms,
                 jitter,
             },
@@ -182,9 +210,11 @@ mod tests {
         }
 
         #[test]
-        fn jitter_only_shortens_a_delay(policy in any_policy(), attempt in 1..60u32, random in 0.0..1.0) {
+        fn jitter_of_all_or_half_only_shortens_a_delay(policy in any_policy(), attempt in 1..60u32, random in 0.0..1.0) {
             let whole = policy.jitter(Jitter::None).delay_ms(attempt, random);
-            prop_assert!(policy.delay_ms(attempt, random) <= whole);
+            for jitter in [Jitter::Full, Jitter::Equal] {
+                prop_assert!(policy.jitter(jitter).delay_ms(attempt, random) <= whole);
+            }
         }
     }
 }
