@@ -68,16 +68,19 @@ impl From<DbError> for Failure {
     }
 }
 
-/// Rejected messages return a little later than they could, at random and by at most this part of the wait, so that they do
-/// not return together.
+/// Rejected messages return a little later than they could, at random, so that they do not return together: by at most this
+/// part of the wait …
 const REJECTION_JITTER: f64 = 0.1;
+/// … and by no more than this, so that a destination that is back has its full rate soon, however long the pause was.
+const REJECTION_JITTER_MAX: Duration = Duration::from_secs(3);
 
 /// A call that was not made costs no attempt: the message waits until the breaker, the bulkhead or the budget may allow it.
 impl From<OutboundError> for Failure {
     fn from(error: OutboundError) -> Self {
         match &error {
             OutboundError::Rejected(rejected) => {
-                Self::snooze(rejected.after.mul_f64(1.0 + REJECTION_JITTER * rand::random::<f64>()), &error)
+                let jitter = rejected.after.mul_f64(REJECTION_JITTER).min(REJECTION_JITTER_MAX);
+                Self::snooze(rejected.after + jitter.mul_f64(rand::random()), &error)
             }
             OutboundError::Call(CallError::Throttled { retry_after: Some(after), .. }) => {
                 Self::retry_after(*after, &error)
@@ -114,5 +117,8 @@ mod tests {
                 matches!(failure, Failure::Snooze { after: wait, .. } if wait >= after && wait <= after.mul_f64(1.1))
             );
         }
+        let (after, why) = (Duration::from_secs(300), RejectReason::BreakerOpen);
+        let failure = Failure::from(OutboundError::from(Rejected { after, why }));
+        assert!(matches!(failure, Failure::Snooze { after: wait, .. } if wait <= after + REJECTION_JITTER_MAX));
     }
 }

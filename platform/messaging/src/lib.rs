@@ -10,9 +10,7 @@
 //!
 //! Delivery is at least once; effects are applied once.
 
-mod active_tasks;
 mod backoff;
-mod batch_sizer;
 pub mod collect;
 pub mod consumer;
 mod event;
@@ -22,6 +20,7 @@ pub mod landing;
 pub mod measure;
 pub mod outbox;
 pub mod relay;
+mod relay_load;
 pub mod schedule;
 pub mod spans;
 mod store;

@@ -6,11 +6,10 @@
 //! readers deduplicate them by key.
 
 use crate::{
-    active_tasks::ActiveTasks,
     backoff::Backoff,
-    batch_sizer::BatchSizer,
     consumer::run::IDLE_WAIT,
     measure::{self, PublishCounter},
+    relay_load::{ActiveTasks, BatchSizer},
     store,
 };
 use jiff::Timestamp;

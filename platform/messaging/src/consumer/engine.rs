@@ -26,9 +26,10 @@ pub(crate) struct ConsumerEngine<H> {
 }
 
 impl<H> ConsumerEngine<H> {
-    /// Returns how many turns or messages are handled at the same time at most: the declared number, or that of the pool.
-    pub(crate) fn concurrency(&self) -> usize {
-        self.pool.as_ref().map_or(self.options.concurrency, |pool| pool.max)
+    /// Returns how many turns or messages are handled at the same time at most; `None` if the slots of a pool decide, whose
+    /// size an operator may set above what the code declares.
+    pub(crate) fn concurrency(&self) -> Option<usize> {
+        self.pool.is_none().then_some(self.options.concurrency)
     }
 
     /// Returns the pool among the slots of the process.

@@ -4,7 +4,7 @@ use crate::{Event, Failure, Received, outbox::deadline_of};
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use onceward_broker::Delivery;
-use onceward_db::{Scope, Tx};
+use onceward_db::{Db, DbError, Scope, Tx};
 use onceward_envelope::EventType;
 use onceward_outbound::{Outbound, OutboundCall};
 use std::{
@@ -99,15 +99,23 @@ pub trait LeasedHandler: Send + Sync {
 }
 
 /// The state of a leased handler's lease, and the way to the outside world.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct LeaseContext {
     /// Cancelled when the lease is lost, or when the process stops and its grace period is nearly over.
     pub cancelled: CancellationToken,
     /// The destinations that the services declared.
     pub outbound: Outbound,
+    pub(crate) db: Db,
+    pub(crate) scope: Scope,
 }
 
 impl LeaseContext {
+    /// Begins a transaction in the scope of the message, for what must be committed before the call or although it failed:
+    /// a handler that must not repeat a call records here that it is about to make it.
+    pub async fn begin(&self) -> Result<Tx, DbError> {
+        self.db.begin(self.scope.clone()).await
+    }
+
     /// Prepares a call to a destination on behalf of a message: for its tenant, within its deadline, and as a retry if an
     /// earlier attempt failed. Fails if no service declares the destination.
     pub fn call<E>(&self, destination: &str, received: &Received<'_, E>) -> Result<OutboundCall, Failure> {

@@ -36,7 +36,7 @@ pub(crate) async fn run(
     // alive that no task works on.
     let mut heartbeat = JoinSet::new();
     heartbeat.spawn(keep_heartbeat_running(held.clone(), reader.clone(), engine.clone(), context.clone()));
-    let permits = Arc::new(Semaphore::new(engine.concurrency()));
+    let permits = Arc::new(Semaphore::new(engine.concurrency().unwrap_or(Semaphore::MAX_PERMITS)));
     let mut tasks = JoinSet::new();
     let mut backoff = Backoff::default();
     while !stop.is_cancelled() {
@@ -175,7 +175,13 @@ impl LeasedTask {
     ) -> Result<bool, BusError> {
         let (engine, delivery) = (&self.engine, &leased.delivery);
         let started = Instant::now();
-        let lease = LeaseContext { cancelled: token.clone(), outbound: self.context.outbound.clone() };
+        let scope = scope_of(&engine.options, delivery, &tracing::Span::current());
+        let lease = LeaseContext {
+            cancelled: token.clone(),
+            outbound: self.context.outbound.clone(),
+            db: self.context.db.clone(),
+            scope: scope.clone(),
+        };
         let work = tokio::select! {
             work = guarded(handler.perform(&lease, delivery), engine.options.timeout) => work,
             () = token.cancelled() => Err(Failure::snooze(Duration::ZERO, "returned by a worker that is stopping")),
@@ -188,7 +194,6 @@ impl LeasedTask {
                 return self.settle(leased, settlement, started.elapsed()).await;
             }
         };
-        let scope = scope_of(&engine.options, delivery, &tracing::Span::current());
         let mut tx = self.context.db.begin(scope).await?;
         if !self.reader.settle_lease(&mut tx, leased, Settlement::Done).await? {
             return Ok(false);

@@ -55,7 +55,7 @@ impl PoolActivity {
 #[derive(Clone)]
 pub(crate) struct ConsumerPool {
     pub slots: SlotPool,
-    /// The largest number of workers that the pool can have in this process.
+    /// The largest number of workers that the code declares, by which the readers of a process share its lanes.
     pub max: usize,
     pub activity: Arc<PoolActivity>,
 }

@@ -17,6 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 /// The maximum time that a task sleeps before it checks for messages again.
 pub(crate) const IDLE_WAIT: Duration = Duration::from_secs(5);
+/// How often it is checked whether a pool has grown.
+const POOL_CHECK: Duration = Duration::from_millis(500);
 /// The target duration of a turn: long enough to share its commit, short enough not to block its lanes.
 const TURN_TARGET: Duration = Duration::from_millis(100);
 const FIRST_TURN: usize = 32;
@@ -110,8 +112,13 @@ async fn consume(Consumer { mut options, handlers }: Consumer, context: WorkerCo
         Handlers::Transactional(handlers) => {
             let engine = context.engine(options, handlers);
             let mut tasks = JoinSet::new();
-            for _ in 0..engine.concurrency() {
-                tasks.spawn(keep_taking_turns(engine.clone(), reader.clone(), context.clone(), stop.clone()));
+            while !stop.is_cancelled() {
+                // A task without a slot only waits, so that tasks of a pool that has shrunk may stay.
+                let wanted = engine.concurrency().unwrap_or_else(|| context.slots.limit(engine.slot_pool()));
+                while tasks.len() < wanted {
+                    tasks.spawn(keep_taking_turns(engine.clone(), reader.clone(), context.clone(), stop.clone()));
+                }
+                tokio::select! { () = tokio::time::sleep(POOL_CHECK), if engine.pool.is_some() => {}, () = stop.cancelled() => {} }
             }
             while tasks.join_next().await.is_some() {}
         }

@@ -90,6 +90,11 @@ impl Slots {
         self.0.lock().pools[pool.0].in_use
     }
 
+    /// Returns the size of a pool in this process.
+    pub fn limit(&self, pool: SlotPool) -> usize {
+        self.0.lock().pools[pool.0].limit
+    }
+
     /// Returns up to `most` of the free slots; if none is free, waits for the next one.
     pub async fn acquire(&self, pool: SlotPool, precedence: u8, most: usize) -> Vec<Slot> {
         let slot = {

@@ -18,6 +18,7 @@ mod late;
 mod leased;
 mod lost_leases;
 mod order;
+mod outage_drill;
 mod outbound_calls;
 mod outbox;
 mod pools;

@@ -5,7 +5,7 @@ use crate::support::{
     write_effect,
 };
 use onceward::{
-    Consumer, Failure, LeasedHandler, PoolSettings, Received, Service, Tx,
+    Consumer, Failure, Handler, LeasedHandler, PoolSettings, Queue, Received, Service, Tx,
     message_log::{pools, triage::Operator},
     messaging::consumer::LeaseContext,
 };
@@ -35,6 +35,24 @@ impl LeasedHandler for Blocking {
 
     async fn record(&self, tx: &mut Tx, received: &Received<'_, Job>, (): ()) -> Result<(), Failure> {
         write_effect(tx, &HandlerCall::of(received, &received.event)).await
+    }
+}
+
+/// A turn that blocks until the test releases it.
+#[derive(Clone)]
+struct BlockingTurn {
+    calls: mpsc::UnboundedSender<HandlerCall>,
+    released: Arc<Semaphore>,
+}
+
+impl Handler for BlockingTurn {
+    type Event = Job;
+
+    async fn handle(&self, tx: &mut Tx, received: &Received<'_, Job>) -> Result<(), Failure> {
+        let call = HandlerCall::of(received, &received.event);
+        let _ = self.calls.send(call.clone());
+        self.released.acquire().await.expect("never closed").forget();
+        write_effect(tx, &call).await
     }
 }
 
@@ -160,4 +178,48 @@ async fn an_operator_changes_the_bounds_of_a_pool_and_returns_to_those_of_the_co
     assert!(!pools::set(platform.db(), "no such pool", None, &operator).await.expect("the database is there"));
     let acts = "SELECT count(*) FROM audit.entry WHERE tenant_id = 'platform' AND event_type IN ('pool_changed', 'pool_reset')";
     assert_eq!(count(&owner, acts).await, 2);
+}
+
+#[tokio::test]
+async fn a_maximum_above_the_declared_one_is_honoured_by_running_processes() {
+    let (service, mut calls, released) = pooled_service();
+    let mut platform = TestPlatform::new(vec![service]).await;
+    let owner = platform.database().owner().await;
+    platform.run_consumers();
+    publish_all(&platform).await;
+    active_reaches(&owner, 4).await;
+    let operator = Operator { name: "ada".to_owned(), why: "a campaign starts".to_owned() };
+    let larger = PoolSettings { min: 9, max: 12, ..pool() };
+    assert!(pools::set(platform.db(), "calls", Some(&larger), &operator).await.expect("the database is there"));
+    active_reaches(&owner, 12).await;
+    assert_eq!(calls.names(12).await.len(), 12, "twelve calls are in flight at the same time");
+    released.add_permits(MESSAGES);
+    effects_reach(&owner, MESSAGES).await;
+}
+
+#[tokio::test]
+async fn transactional_workers_grow_beyond_the_declared_maximum_too() {
+    let (calls, mut seen) = Calls::channel();
+    let released = Arc::new(Semaphore::new(0));
+    let handler = BlockingTurn { calls, released: released.clone() };
+    let consumer = Consumer::transactional("probe", QUEUE).prefetch(1).on(handler);
+    let mut platform =
+        TestPlatform::new(vec![service(Queue::work(QUEUE).dead_letter("probe.dlq"), consumer).pool(pool())]).await;
+    let owner = platform.database().owner().await;
+    platform.run_consumers();
+    let operator = Operator { name: "ada".to_owned(), why: "a campaign starts".to_owned() };
+    eventually("the pool is declared", || async {
+        (count(&owner, "SELECT count(*) FROM onceward.pool").await == 1).then_some(())
+    })
+    .await;
+    let larger = PoolSettings { min: 6, max: 6, ..pool() };
+    assert!(pools::set(platform.db(), "calls", Some(&larger), &operator).await.expect("the database is there"));
+    for tenant in ["a", "b", "c", "d", "e", "f"] {
+        publish_names(platform.db(), tenant, &["job"]).await;
+    }
+    for _ in 0..6 {
+        seen.next().await;
+    }
+    released.add_permits(6);
+    effects_reach(&owner, 6).await;
 }
