@@ -54,6 +54,8 @@ pub struct WebhookMessage<'m> {
 /// The result of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttemptResult {
+    /// Whether a request was sent; if not, the result says nothing about the endpoint.
+    pub is_sent: bool,
     /// `None` if the endpoint did not respond.
     pub status: Option<u16>,
     /// Why the attempt failed; `None` on success.
@@ -69,7 +71,19 @@ pub struct AttemptResult {
 impl AttemptResult {
     /// Creates the result of an attempt that got no response, with the reason.
     pub(crate) fn without_response(error: String) -> Self {
-        Self { status: None, error: Some(error), retry_after: None, snippet: None, duration: Duration::ZERO }
+        Self {
+            is_sent: true,
+            status: None,
+            error: Some(error),
+            retry_after: None,
+            snippet: None,
+            duration: Duration::ZERO,
+        }
+    }
+
+    /// Creates the result of an attempt that ended before a request was sent, with the reason.
+    pub(crate) fn not_sent(error: String) -> Self {
+        Self { is_sent: false, ..Self::without_response(error) }
     }
 
     /// Returns whether the endpoint responded with 2xx. No other status is a success.
@@ -110,13 +124,12 @@ impl WebhookClient {
     /// Sends `message` once, signed with the current time.
     pub async fn send(&self, url: &str, message: &WebhookMessage<'_>) -> AttemptResult {
         let started = Instant::now();
-        let response = match self.check_url(url) {
-            Ok(url) => self.post(url, message).await,
-            Err(error) => Err(error),
-        };
-        let result = match response {
-            Ok(response) => read_response(response).await,
-            Err(error) => AttemptResult::without_response(error),
+        let result = match self.check_url(url) {
+            Ok(url) => match self.post(url, message).await {
+                Ok(response) => read_response(response).await,
+                Err(error) => self.explain(error),
+            },
+            Err(error) => AttemptResult::not_sent(error),
         };
         AttemptResult { duration: started.elapsed(), ..result }
     }
@@ -131,7 +144,7 @@ impl WebhookClient {
         Ok(url)
     }
 
-    async fn post(&self, url: Url, message: &WebhookMessage<'_>) -> Result<Response, String> {
+    async fn post(&self, url: Url, message: &WebhookMessage<'_>) -> Result<Response, reqwest::Error> {
         let at = Timestamp::now().as_second();
         let signatures: Vec<String> =
             message.secrets.iter().map(|secret| secret.sign(message.id, at, message.body.as_bytes())).collect();
@@ -149,30 +162,30 @@ impl WebhookClient {
                 request = request.header(headers::TRACESTATE, state);
             }
         }
-        request.send().await.map_err(|error| self.explain(error))
+        request.send().await
     }
 
     /// Describes `error` for the delivery log, without the URL.
-    fn explain(&self, error: reqwest::Error) -> String {
+    fn explain(&self, error: reqwest::Error) -> AttemptResult {
         if error.is_timeout() {
-            return format!("no response within {} ms", self.timeout.as_millis());
+            return AttemptResult::without_response(format!("no response within {} ms", self.timeout.as_millis()));
         }
         let error = error.without_url();
         let mut last: &dyn Error = &error;
         while let Some(source) = last.source() {
             last = source;
             if let Some(refused) = last.downcast_ref::<RefusedAddress>() {
-                return refused.to_string();
+                return AttemptResult::not_sent(refused.to_string());
             }
             if let Some(explanation) = trust::explain_certificate_error(last) {
-                return explanation;
+                return AttemptResult::without_response(explanation);
             }
         }
-        if error.is_connect() {
+        AttemptResult::without_response(if error.is_connect() {
             format!("could not connect: {last}")
         } else {
             format!("the connection was lost: {last}")
-        }
+        })
     }
 }
 
@@ -216,7 +229,8 @@ async fn read_response(mut response: Response) -> AttemptResult {
     };
     let _ = tokio::time::timeout(SNIPPET_TIMEOUT, reading).await;
     let snippet = (!bytes.is_empty()).then(|| snippet(&bytes));
-    AttemptResult { status: Some(status.as_u16()), error, retry_after, snippet, duration: Duration::ZERO }
+    let status = Some(status.as_u16());
+    AttemptResult { is_sent: true, status, error, retry_after, snippet, duration: Duration::ZERO }
 }
 
 /// Converts the beginning of a response to text that is safe to store and show.

@@ -6,12 +6,13 @@
 //! signed according to [Standard Webhooks](https://www.standardwebhooks.com), and records the results.
 //!
 //! Every event reaches its endpoint at least once, always with the same `webhook-id`, by which receivers detect
-//! duplicates. Deliveries have no order. Endpoints do not slow each other down: each has its own share of requests, and
-//! a failing one gets less. [`guard`] keeps requests out of our own network; [`verify`] is for receivers.
+//! duplicates. Deliveries have no order. Endpoints do not slow each other down: each has its own share of requests, a breaker
+//! and a retry budget, and a failing one gets less. [`guard`] keeps requests out of our own network; [`verify`] is for receivers.
 
 pub mod cli;
 pub mod client;
 mod commands;
+mod destination;
 mod dispatch;
 mod error;
 mod event_types;
@@ -62,6 +63,7 @@ pub fn service(settings: Settings, sources: Vec<EventSource>) -> Service {
                 .on(sweep::SweepHandler { keep_days: settings.retention_days, vault: vault::Vault::new(&settings) }),
         )
         .schedule(sweep)
+        .destination(destination::destination(&settings))
         .task("send-webhooks", move |context| dispatch::run(context, sender_settings.clone()))
         .metrics(measure::describe)
         .sampler(measure::sample)
@@ -74,6 +76,7 @@ const MIGRATIONS: Migrations = Migrations {
     steps: &[
         Migration { name: "0001_tables", sql: include_str!("../migrations/0001_tables.sql") },
         Migration { name: "0002_functions", sql: include_str!("../migrations/0002_functions.sql") },
+        Migration { name: "0003_waiting_endpoints", sql: include_str!("../migrations/0003_waiting_endpoints.sql") },
     ],
 };
 

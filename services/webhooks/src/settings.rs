@@ -1,12 +1,10 @@
 //! The service's settings. Each is explained in `config/default.toml`, which also contains the defaults.
 
-use crate::{
-    guard::Networks,
-    retry::RetrySchedule,
-    trust::RootCertificates,
-    vault::{KeyText, KeyTexts},
+use crate::{guard::Networks, retry::RetrySchedule, trust::RootCertificates};
+use onceward::{
+    Section, config,
+    secrets::{KeyText, KeyTexts},
 };
-use onceward::{Section, config};
 use serde::Deserialize;
 use std::time::Duration;
 
@@ -36,6 +34,8 @@ pub struct Settings {
     pub retry_schedule: RetrySchedule,
     pub jitter_percent: u32,
     pub retry_after_max_s: u64,
+    pub breaker_pause_ms: u64,
+    pub breaker_max_pause_ms: u64,
     pub in_flight_per_endpoint: u32,
     pub in_flight: usize,
     pub poll_ms: u64,
@@ -70,6 +70,10 @@ impl config::ServiceSettings for Settings {
             (
                 self.in_flight >= 2,
                 "webhooks.in_flight must be at least 2: one request for failing endpoints and one for all others",
+            ),
+            (
+                1 <= self.breaker_pause_ms && self.breaker_pause_ms <= self.breaker_max_pause_ms,
+                "webhooks.breaker_pause_ms must be at least 1 and at most webhooks.breaker_max_pause_ms",
             ),
             (self.poll_ms >= 1, "webhooks.poll_ms must be at least 1"),
         ])

@@ -63,6 +63,9 @@ pub(crate) async fn change(
     };
     check_endpoint_url(&after.url, settings.allow_http)?;
     store::update_endpoint(tx, id, &after).await?;
+    if after.url != before.url {
+        store::end_waits(tx, id).await?;
+    }
     store::wake_senders(tx).await?;
     let entry = audit_entry("webhook_endpoint_changed", id);
     audit::record(tx, entry.old(audit_view(&before)).new_value(audit_view(&after)))?;

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! claim ── due deliveries, endpoint by endpoint, each with a lease (pool.rs)
-//!   └ send ── one request each, many at once (sender.rs)
-//!        └ record ── delivered, pending until the next attempt, or failed; one commit
+//!   └ send ── one request each, many at once, through the endpoint's breaker (sender.rs)
+//!        ├ record ── delivered, pending until the next attempt, or failed; one commit
+//!        └ return ── rejected by the breaker: pending until it allows a request; its endpoint is not claimed until then (waiting.rs)
 //! ```
 //!
 //! An instance that dies between sending and recording leaves a lease that expires; the message is sent again, with the
@@ -11,6 +12,7 @@
 
 mod pool;
 mod sender;
+mod waiting;
 
 use crate::{Settings, store};
 use futures_util::FutureExt;
@@ -30,7 +32,7 @@ pub(crate) async fn run(context: TaskContext, settings: Arc<Settings>) -> Result
     let mut healthy = DeliveryPool::new(false, settings.in_flight.saturating_sub(failing_capacity).max(1));
     let mut failing = DeliveryPool::new(true, failing_capacity);
     let mut listener = context.db.listen(store::CHANNEL);
-    let sender = Arc::new(DeliverySender::new(context.db.clone(), settings)?);
+    let sender = Arc::new(DeliverySender::new(context.db.clone(), context.outbound.clone(), settings)?);
     let mut poll = tokio::time::interval(Duration::from_millis(sender.settings.poll_ms.max(1)));
     poll.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -40,7 +42,7 @@ pub(crate) async fn run(context: TaskContext, settings: Arc<Settings>) -> Result
             notified = wait_for_notification(&mut listener) => { notified?; (true, false) }
             () = healthy.wait_for_any(&context.supervisor) => (true, false),
             () = failing.wait_for_any(&context.supervisor) => (false, true),
-            _ = poll.tick() => (true, true),
+            _ = poll.tick() => { sender.waiting.remove_ready(); (true, true) }
         };
         if fill_healthy {
             healthy.fill(&sender).await;

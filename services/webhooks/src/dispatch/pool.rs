@@ -60,6 +60,7 @@ impl DeliveryPool {
             in_flight_per_endpoint: i32::try_from(per_endpoint).unwrap_or(i32::MAX),
             failing: self.failing,
             lease_ms: sender.settings.lease_ms(),
+            waiting: sender.waiting.after(self.cursor, store::MAX_VISITED),
         }
     }
 

@@ -1,16 +1,21 @@
-//! One attempt: sends the request, then records the result.
+//! One attempt: sends the request, if the endpoint's breaker allows it, then records the result.
 
+use super::waiting::WaitingEndpoints;
 use crate::{
     Settings,
     client::{AttemptResult, WebhookClient, WebhookMessage},
-    commands,
+    commands, destination,
     error::WebhookError,
     measure, retry,
     store::{self, AttemptRecord, ClaimedDelivery},
     vault::{SecretOwner, Vault},
 };
 use jiff::Timestamp;
-use onceward::{Db, Scope, envelope::TraceContext};
+use onceward::{
+    Db, DbError, Scope,
+    envelope::TraceContext,
+    outbound::{Outbound, OutboundError, Rejected},
+};
 use std::{sync::Arc, time::Duration};
 use tokio::sync::Semaphore;
 use tracing::{Instrument, Span, field};
@@ -24,6 +29,8 @@ const MAX_CONCURRENT_RECORDS: usize = 4;
 pub(super) struct DeliverySender {
     pub db: Db,
     pub settings: Arc<Settings>,
+    pub waiting: WaitingEndpoints,
+    outbound: Outbound,
     client: WebhookClient,
     vault: Vault,
     record_permits: Semaphore,
@@ -49,16 +56,21 @@ fn request_span(delivery: &ClaimedDelivery) -> Span {
 }
 
 impl DeliverySender {
-    pub(super) fn new(db: Db, settings: Arc<Settings>) -> Result<Self, reqwest::Error> {
+    pub(super) fn new(db: Db, outbound: Outbound, settings: Arc<Settings>) -> Result<Self, reqwest::Error> {
         let client = WebhookClient::new(&settings)?;
         let vault = Vault::new(&settings);
-        Ok(Self { db, settings, client, vault, record_permits: Semaphore::new(MAX_CONCURRENT_RECORDS) })
+        let waiting = WaitingEndpoints::new(outbound.clone());
+        let record_permits = Semaphore::new(MAX_CONCURRENT_RECORDS);
+        Ok(Self { db, settings, waiting, outbound, client, vault, record_permits })
     }
 
     pub(super) async fn deliver(self: Arc<Self>, delivery: ClaimedDelivery) {
         let started_at = Timestamp::now();
         let span = request_span(&delivery);
-        let result = self.send(&delivery, &span).instrument(span.clone()).await;
+        let result = match self.attempt(&delivery, &span).instrument(span.clone()).await {
+            Ok(result) => result,
+            Err(rejected) => return self.put_back(&delivery, &rejected).await,
+        };
         span.record("status", result.status);
         span.record("error", result.error.as_deref());
         measure::record_attempt(&result);
@@ -70,6 +82,52 @@ impl DeliverySender {
             tracing::warn!(
                 delivery_id = %delivery.delivery_id, %error,
                 "recording a webhook attempt failed; the message is sent again with the same id"
+            );
+        }
+    }
+
+    /// Sends the request, unless the endpoint's breaker or its retry budget rejects it. A probe that fails is an attempt like
+    /// any other: the owner finds it in the log, and the delivery's own schedule goes on.
+    async fn attempt(&self, delivery: &ClaimedDelivery, span: &Span) -> Result<AttemptResult, Rejected> {
+        let retry_after_max = Duration::from_secs(self.settings.retry_after_max_s);
+        let mut sent = None;
+        let call = match self.outbound.call(destination::NAME) {
+            Ok(call) => call,
+            Err(error) => return Ok(AttemptResult::not_sent(error.to_string())),
+        };
+        let called = call
+            .credential(&destination::credential(delivery.endpoint_id, &delivery.url))
+            .tenant(delivery.tenant.as_str())
+            .retry(delivery.attempts > 0)
+            .run(async |_| {
+                let result = self.send(delivery, span).await;
+                let verdict = destination::verdict(&result, retry_after_max);
+                sent = Some(result);
+                verdict
+            })
+            .await;
+        match (sent, called) {
+            (Some(result), _) => Ok(result),
+            (None, Err(OutboundError::Rejected(rejected))) => Err(rejected),
+            (None, Err(error)) => Ok(AttemptResult::without_response(error.to_string())),
+            (None, Ok(())) => Ok(AttemptResult::not_sent("the request was not sent".to_owned())),
+        }
+    }
+
+    /// Returns a delivery whose request was rejected, without counting an attempt.
+    async fn put_back(&self, delivery: &ClaimedDelivery, rejected: &Rejected) {
+        self.waiting.add(delivery, rejected);
+        let returned = async {
+            let _permit = self.record_permits.acquire().await;
+            let tx = self.db.begin(scope_of(delivery)).await?;
+            store::postpone_delivery(&tx, delivery.delivery_id, delivery.lease, rejected.after).await?;
+            tx.commit().await?;
+            Ok::<_, DbError>(())
+        };
+        if let Err(error) = returned.await {
+            tracing::warn!(
+                delivery_id = %delivery.delivery_id, %error,
+                "returning a webhook delivery failed; it is sent when its lease has expired"
             );
         }
     }
@@ -86,7 +144,7 @@ impl DeliverySender {
             }
             Err(error) => {
                 tracing::warn!(endpoint_id = %delivery.endpoint_id, tenant = %delivery.tenant, %error, "signing a webhook failed");
-                AttemptResult::without_response(error.to_string())
+                AttemptResult::not_sent(error.to_string())
             }
         }
     }

@@ -1,19 +1,20 @@
 //! Claims due deliveries, for all tenants.
 
-use crate::vault::SealedSecret;
 use jiff::Timestamp;
+use onceward::secrets::SealedBytes;
 use onceward::{Db, DbError, Row, TenantId, envelope::TraceContext};
+use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
 const CLAIM: &str = "
     SELECT endpoint_id, tenant_id, delivery_id, lease, attempts, url, event_id, event_type, body, traceparent, tracestate,
            key_ids, secrets, recorded_at
-    FROM webhooks.claim($1, $2, $3, $4, $5, $6)";
-/// Endpoints examined per call.
-const MAX_ENDPOINTS: i32 = 500;
+    FROM webhooks.claim($1)";
+/// Endpoints visited per call.
+pub(crate) const MAX_VISITED: usize = 500;
 
 /// What to claim, and how much.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ClaimRequest {
     /// Continues after this endpoint.
     pub after: Uuid,
@@ -23,6 +24,8 @@ pub(crate) struct ClaimRequest {
     /// Claims from failing endpoints if true, and from all others if false.
     pub failing: bool,
     pub lease_ms: i32,
+    /// Endpoints after `after` that are passed over while they have these URLs; more than [`MAX_VISITED`] are never met.
+    pub waiting: Vec<(Uuid, String)>,
 }
 
 /// A delivery that this instance may send until its lease expires.
@@ -40,7 +43,7 @@ pub(crate) struct ClaimedDelivery {
     /// The trace that the event belongs to.
     pub trace: Option<TraceContext>,
     /// The valid secrets, newest first.
-    pub secrets: Vec<SealedSecret>,
+    pub secrets: Vec<SealedBytes>,
     pub recorded_at: Timestamp,
 }
 
@@ -49,11 +52,14 @@ pub(crate) async fn claim_deliveries(
     db: &Db,
     request: ClaimRequest,
 ) -> Result<(Vec<ClaimedDelivery>, Option<Uuid>), DbError> {
-    let ClaimRequest { after, limit, in_flight_per_endpoint, failing, lease_ms } = request;
+    let waiting: Map<String, Value> =
+        request.waiting.into_iter().map(|(id, url)| (id.to_string(), url.into())).collect();
+    let document = json!({
+        "after": request.after, "limit": request.limit, "visits": MAX_VISITED, "in_flight": request.in_flight_per_endpoint,
+        "failing": request.failing, "lease_ms": request.lease_ms, "waiting": waiting,
+    });
     let connection = db.connection().await?;
-    let rows = connection
-        .query(CLAIM, &[&after, &limit, &MAX_ENDPOINTS, &in_flight_per_endpoint, &failing, &lease_ms])
-        .await?;
+    let rows = connection.query(CLAIM, &[&document]).await?;
     let mut deliveries = Vec::with_capacity(rows.len());
     let mut next_cursor = None;
     for row in &rows {
@@ -82,7 +88,7 @@ fn read_delivery(row: &Row, delivery_id: Uuid) -> Option<ClaimedDelivery> {
             .get::<_, Option<&str>>("traceparent")
             .and_then(TraceContext::parse)
             .map(|trace| trace.with_state(row.get("tracestate"))),
-        secrets: key_ids.into_iter().zip(secrets).map(|(key_id, bytes)| SealedSecret { key_id, bytes }).collect(),
+        secrets: key_ids.into_iter().zip(secrets).map(|(key_id, bytes)| SealedBytes { key_id, bytes }).collect(),
         recorded_at: row.get("recorded_at"),
     })
 }

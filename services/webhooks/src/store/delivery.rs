@@ -54,6 +54,10 @@ const OF_EVENTS: &str = "
 const RESEND: &str = "
     UPDATE webhooks.delivery SET state = 'pending', attempts = 0, due_at = now(), settled_at = NULL, leased_until = NULL
     WHERE delivery_id = $1 AND (leased_until IS NULL OR leased_until < now())";
+/// A delivery that was never sent and is not due waits only because the breaker rejected it.
+const END_WAITS: &str = "
+    UPDATE webhooks.delivery SET due_at = now()
+    WHERE endpoint_id = $1 AND state = 'pending' AND due_at > now() AND attempts = 0 AND leased_until IS NULL";
 /// Test events are omitted: they were only for the endpoint that was tested.
 const REPLAY: &str = "
     WITH wanted AS (
@@ -140,6 +144,11 @@ pub(crate) async fn find_delivery(tx: &Tx, id: Uuid) -> Result<Option<(Value, Uu
 
 pub(crate) async fn resend_delivery(tx: &Tx, id: Uuid) -> Result<(), DbError> {
     tx.execute(RESEND, &[&id]).await.map(drop)
+}
+
+/// Makes the deliveries due that wait for the breaker of an endpoint, because it has another address now.
+pub(crate) async fn end_waits(tx: &Tx, endpoint_id: Uuid) -> Result<(), DbError> {
+    tx.execute(END_WAITS, &[&endpoint_id]).await.map(drop)
 }
 
 /// The result of a replay.

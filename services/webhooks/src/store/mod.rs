@@ -1,5 +1,5 @@
 //! All SQL of this service. Row-level security adds the tenant to every condition; queries that serve all tenants at
-//! once are functions in `migrations/0002_functions.sql`.
+//! once are functions in `migrations/`.
 
 mod claim;
 mod delivery;
@@ -9,10 +9,10 @@ mod maintenance;
 mod record;
 mod secret;
 
-pub(crate) use claim::{ClaimRequest, ClaimedDelivery, claim_deliveries};
+pub(crate) use claim::{ClaimRequest, ClaimedDelivery, MAX_VISITED, claim_deliveries};
 pub(crate) use delivery::{
-    DeliveryFilter, DeliveryPage, DeliverySummary, ReplayOutcome, deliveries_of_events, find_delivery, list_deliveries,
-    replay_deliveries, resend_delivery,
+    DeliveryFilter, DeliveryPage, DeliverySummary, ReplayOutcome, deliveries_of_events, end_waits, find_delivery,
+    list_deliveries, replay_deliveries, resend_delivery,
 };
 pub(crate) use endpoint::{
     Endpoint, EndpointSettings, count_endpoints, delete_endpoint, disable_endpoint, enable_endpoint, find_endpoint,
@@ -20,7 +20,7 @@ pub(crate) use endpoint::{
 };
 pub(crate) use event::{NewWebhookEvent, fan_out, insert_event_for, wake_senders};
 pub(crate) use maintenance::{count_by_state, delete_old_rows};
-pub(crate) use record::{AttemptRecord, record_failure, record_success};
+pub(crate) use record::{AttemptRecord, postpone_delivery, record_failure, record_success};
 pub(crate) use secret::{insert_secret, list_secrets, lock_secrets_with_keys, replace_secret};
 
 use onceward::RequiredTable;

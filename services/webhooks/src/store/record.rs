@@ -1,4 +1,4 @@
-//! Records the result of an attempt. A sender that has lost its lease changes nothing.
+//! Records the result of an attempt, or that there was none. A sender that has lost its lease changes nothing.
 
 use crate::client::AttemptResult;
 use jiff::Timestamp;
@@ -33,6 +33,11 @@ const FAILURE: &str = "
         UPDATE webhooks.endpoint e SET failing_since = coalesce(e.failing_since, now()) FROM settled s
         WHERE e.endpoint_id = s.endpoint_id RETURNING e.failing_since)
     SELECT f.failing_since, f.failing_since <= now() - $10::int * interval '1 hour' FROM failing f";
+
+const POSTPONE: &str = "
+    UPDATE webhooks.delivery
+    SET due_at = now() + $3::bigint * interval '1 millisecond', leased_until = NULL
+    WHERE delivery_id = $1 AND lease = $2 AND state = 'pending'";
 
 /// One attempt, with the lease it was sent under.
 pub(crate) struct AttemptRecord<'a> {
@@ -83,6 +88,11 @@ pub(crate) async fn record_failure(
     ];
     let row = tx.query_opt(FAILURE, &params).await?;
     Ok(row.map(|row| FailingPeriod { since: row.get(0), is_too_long: row.get(1) }))
+}
+
+/// Returns a delivery that was not sent: it is due again after `delay`, and nothing is counted.
+pub(crate) async fn postpone_delivery(tx: &Tx, id: Uuid, lease: i32, delay: Duration) -> Result<(), DbError> {
+    tx.execute(POSTPONE, &[&id, &lease, &millis(delay)]).await.map(drop)
 }
 
 fn millis(duration: Duration) -> i64 {

@@ -1,6 +1,6 @@
 //! Stores the secrets that messages are signed with, sealed.
 
-use crate::vault::SealedSecret;
+use onceward::secrets::SealedBytes;
 use onceward::{DbError, TenantId, Tx};
 use serde_json::Value;
 use uuid::Uuid;
@@ -31,14 +31,14 @@ pub(crate) struct StoredSecret {
     pub tenant: TenantId,
     pub endpoint_id: Uuid,
     number: i32,
-    pub sealed: SealedSecret,
+    pub sealed: SealedBytes,
 }
 
 /// Adds `secret` as the newest. Earlier ones stay valid for at most `overlap_s`.
 pub(crate) async fn insert_secret(
     tx: &Tx,
     endpoint_id: Uuid,
-    secret: &SealedSecret,
+    secret: &SealedBytes,
     overlap_s: i64,
 ) -> Result<(), DbError> {
     tx.execute(EXPIRE, &[&endpoint_id, &overlap_s]).await?;
@@ -63,14 +63,14 @@ pub(crate) async fn lock_secrets_with_keys(
             tenant: TenantId::new(row.get::<_, &str>("tenant_id")).ok()?,
             endpoint_id: row.get("endpoint_id"),
             number: row.get("number"),
-            sealed: SealedSecret { key_id: row.get("key_id"), bytes: row.get("secret") },
+            sealed: SealedBytes { key_id: row.get("key_id"), bytes: row.get("secret") },
         })
     });
     Ok(secrets.collect())
 }
 
 /// Replaces the sealed bytes of a stored secret.
-pub(crate) async fn replace_secret(tx: &Tx, stored: &StoredSecret, sealed: &SealedSecret) -> Result<(), DbError> {
+pub(crate) async fn replace_secret(tx: &Tx, stored: &StoredSecret, sealed: &SealedBytes) -> Result<(), DbError> {
     let StoredSecret { tenant, endpoint_id, number, .. } = stored;
     tx.execute(REPLACE, &[&tenant.as_str(), endpoint_id, number, &sealed.key_id, &sealed.bytes]).await.map(drop)
 }

@@ -1,36 +1,20 @@
 //! Encrypts endpoints' secrets at rest: AES-256-GCM with a key of the deployment, bound to the endpoint and the tenant
 //! that they belong to.
 //!
-//! ```text
-//! webhooks.secret_key ── HKDF-SHA256 ──┬─▶ the key itself
-//!                                      └─▶ its id, which is stored with every secret that it sealed
-//! ```
-//!
 //! A reader of the tables without the key cannot sign anything, and a writer cannot assign one endpoint's secret to
 //! another.
 
-mod key;
-mod text;
-
-pub use text::{InvalidKey, KeyText, KeyTexts};
-
 use crate::{Settings, WebhookSecret};
-use key::Key;
-use onceward::TenantId;
+use onceward::{
+    TenantId,
+    secrets::{SealError, SealedBytes, SealingKeys},
+};
 use uuid::Uuid;
 
-/// Opens secrets with every configured key, and seals them with the current one.
-pub(crate) struct Vault {
-    current: Option<Key>,
-    previous: Vec<Key>,
-}
+const PURPOSE: &str = "onceward webhooks";
 
-/// A secret as it is stored.
-#[derive(Clone, Debug)]
-pub(crate) struct SealedSecret {
-    pub key_id: String,
-    pub bytes: Vec<u8>,
-}
+/// Opens secrets with every configured key, and seals them with the current one.
+pub(crate) struct Vault(SealingKeys);
 
 /// The owner of a secret.
 #[derive(Clone, Copy)]
@@ -55,35 +39,38 @@ pub(crate) enum VaultError {
     WrongOwner,
 }
 
+impl From<SealError> for VaultError {
+    fn from(error: SealError) -> Self {
+        match error {
+            SealError::NoKey => Self::NoKey,
+            SealError::UnknownKey(id) => Self::UnknownKey(id),
+            SealError::WrongContext => Self::WrongOwner,
+        }
+    }
+}
+
 impl Vault {
     pub(crate) fn new(settings: &Settings) -> Self {
-        let current = Some(&settings.secret_key).filter(|key| !key.is_empty()).map(Key::derive);
-        Self { current, previous: settings.secret_keys_before.iter().map(Key::derive).collect() }
+        Self(SealingKeys::derive(PURPOSE, &settings.secret_key, &settings.secret_keys_before))
     }
 
     /// Returns the ids of the previous keys, without the current one. Secrets sealed with them must be resealed.
     pub(crate) fn outdated_key_ids(&self) -> Vec<&str> {
-        let Some(current) = &self.current else {
-            return Vec::new();
-        };
-        self.previous.iter().map(|key| key.id.as_str()).filter(|id| *id != current.id).collect()
+        self.0.outdated_ids()
     }
 
     /// Encrypts `secret` for `owner` with the current key. Fails if no key is configured.
-    pub(crate) fn seal(&self, owner: SecretOwner<'_>, secret: &WebhookSecret) -> Result<SealedSecret, VaultError> {
-        let key = self.current.as_ref().ok_or(VaultError::NoKey)?;
-        Ok(SealedSecret { key_id: key.id.clone(), bytes: key.seal(&owner.context(), secret.bytes()) })
+    pub(crate) fn seal(&self, owner: SecretOwner<'_>, secret: &WebhookSecret) -> Result<SealedBytes, VaultError> {
+        Ok(self.0.seal(&owner.context(), secret.bytes())?)
     }
 
     /// Encrypts the same secret with the current key. Fails if it cannot be decrypted.
-    pub(crate) fn reseal(&self, owner: SecretOwner<'_>, sealed: &SealedSecret) -> Result<SealedSecret, VaultError> {
+    pub(crate) fn reseal(&self, owner: SecretOwner<'_>, sealed: &SealedBytes) -> Result<SealedBytes, VaultError> {
         self.seal(owner, &self.open(owner, sealed)?)
     }
 
-    fn open(&self, owner: SecretOwner<'_>, sealed: &SealedSecret) -> Result<WebhookSecret, VaultError> {
-        let key = self.current.iter().chain(&self.previous).find(|key| key.id == sealed.key_id);
-        let key = key.ok_or_else(|| VaultError::UnknownKey(sealed.key_id.clone()))?;
-        let bytes = key.open(&owner.context(), &sealed.bytes).ok_or(VaultError::WrongOwner)?;
+    fn open(&self, owner: SecretOwner<'_>, sealed: &SealedBytes) -> Result<WebhookSecret, VaultError> {
+        let bytes = self.0.open(&owner.context(), sealed)?;
         WebhookSecret::from_bytes(bytes).map_err(|_| VaultError::WrongOwner)
     }
 
@@ -92,7 +79,7 @@ impl Vault {
     pub(crate) fn open_all(
         &self,
         owner: SecretOwner<'_>,
-        sealed: &[SealedSecret],
+        sealed: &[SealedBytes],
     ) -> Result<Vec<WebhookSecret>, VaultError> {
         let (newest, earlier) = sealed.split_first().ok_or(VaultError::NoSecret)?;
         let mut secrets = vec![self.open(owner, newest)?];
@@ -147,7 +134,7 @@ mod tests {
             changed.bytes[position] ^= 1;
             check(vault.open(owner, &changed), VaultError::WrongOwner);
         }
-        check(vault.open(owner, &SealedSecret { bytes: Vec::new(), ..sealed }), VaultError::WrongOwner);
+        check(vault.open(owner, &SealedBytes { bytes: Vec::new(), ..sealed }), VaultError::WrongOwner);
     }
 
     #[test]

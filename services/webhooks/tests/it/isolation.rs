@@ -109,11 +109,11 @@ async fn an_endpoint_with_a_rate_limit_gets_no_more_requests_than_it_allows() {
     stop.cancel();
     assert!(instance.finished().await);
     fixture.execute("UPDATE webhooks.endpoint SET paused = false").await;
-    let claim =
-        "SELECT count(delivery_id) FROM webhooks.claim('00000000-0000-0000-0000-000000000000', 9, 9, 4, false, 60000)";
-    assert_eq!(fixture.query::<i64>(claim, &[]).await, 2, "the requests that one second allows");
+    let request = json!({ "after": uuid::Uuid::nil(), "limit": 9, "visits": 9, "in_flight": 4, "failing": false, "lease_ms": 60_000 });
+    let claim = format!("SELECT count(delivery_id) FROM webhooks.claim('{request}')");
+    assert_eq!(fixture.query::<i64>(&claim, &[]).await, 2, "the requests that one second allows");
     fixture.execute("UPDATE webhooks.endpoint SET used_up_to = now() + interval '1 hour'").await;
-    assert_eq!(fixture.query::<i64>(claim, &[]).await, 0, "the rate is used up");
+    assert_eq!(fixture.query::<i64>(&claim, &[]).await, 0, "the rate is used up");
     fixture.execute("UPDATE webhooks.endpoint SET used_up_to = '-infinity', max_per_second = 1000").await;
-    assert_eq!(fixture.query::<i64>(claim, &[]).await, 2, "four may be in flight, and two are");
+    assert_eq!(fixture.query::<i64>(&claim, &[]).await, 2, "four may be in flight, and two are");
 }

@@ -1,6 +1,7 @@
 //! Webhooks on a real database, with real receivers on this machine.
 
 mod addresses;
+mod breakers;
 mod buses;
 mod crash;
 mod delivery;

@@ -14,7 +14,14 @@ use onceward_testkit::eventually;
 use onceward_webhooks::{SignatureHeaders, WebhookSecret, signature::VerificationError, verify};
 use parking_lot::Mutex;
 use rustls::ServerConfig;
-use std::{collections::BTreeSet, fmt::Debug, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    fmt::Debug,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+};
 use tokio::{net::TcpListener, sync::Semaphore};
 
 /// A request as received.
@@ -47,6 +54,8 @@ struct ReceiverState {
     requests: Arc<Mutex<Vec<ReceivedRequest>>>,
     /// Permits for held requests to continue.
     release: Arc<Semaphore>,
+    /// Whether paths that begin with `switched` succeed.
+    is_up: Arc<AtomicBool>,
 }
 
 /// A running receiver.
@@ -74,7 +83,8 @@ impl WebhookReceiver {
     }
 
     fn serve<L: Listener<Addr: Debug>>(listener: L, port: u16) -> Self {
-        let state = ReceiverState { requests: Arc::default(), release: Arc::new(Semaphore::new(0)) };
+        let state =
+            ReceiverState { requests: Arc::default(), release: Arc::new(Semaphore::new(0)), is_up: Arc::default() };
         let router = Router::new().fallback(receive).with_state(state.clone());
         tokio::spawn(async move { axum::serve(listener, router).await });
         Self { port, state }
@@ -101,6 +111,11 @@ impl WebhookReceiver {
             (requests.len() >= count).then_some(requests)
         })
         .await
+    }
+
+    /// Lets requests to paths that begin with `switched` succeed from now on.
+    pub fn switch_on(&self) {
+        self.state.is_up.store(true, SeqCst);
     }
 
     /// Lets one held request continue.
@@ -141,6 +156,7 @@ async fn respond(path: &str, earlier: usize, state: &ReceiverState, headers: &He
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     match path.split('-').next().unwrap_or_default() {
         "error" => (StatusCode::INTERNAL_SERVER_ERROR, "the receiver is broken").into_response(),
+        "switched" if !state.is_up.load(SeqCst) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
         "hang" => std::future::pending().await,
         "redirect" => (StatusCode::FOUND, [(header::LOCATION, format!("http://{host}/trap"))]).into_response(),
         "gone" => StatusCode::GONE.into_response(),
