@@ -19,6 +19,7 @@ mod proxy;
 mod scratch;
 mod server_process;
 mod small_disk;
+mod smtp;
 mod token;
 mod wait;
 
@@ -39,6 +40,7 @@ pub use proxy::TcpProxy;
 pub use scratch::Scratch;
 pub use server_process::{Executable, ServerProcess, wait_until_ready};
 pub use small_disk::SmallDisk;
+pub use smtp::{ReceivedMail, SmtpServer, SmtpServerOptions};
 pub use token::{SECRET, token};
 pub use wait::{PATIENCE, eventually, eventually_within};
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::error::XtaskError;
 use crate::group_guard::status_guarded;
-use crate::install::{self, BROWSER, BUILD_TOOLS, POOLER, PROMTOOL};
+use crate::install::{self, BROWSER, BUILD_TOOLS, POOLER, PROMTOOL, PYTHON};
 use crate::services::TestServersGuard;
 use crate::workspace::Workspace;
 
@@ -14,7 +14,8 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Xt
     let without_services = args.first().is_some_and(|arg| arg == "--no-services");
     let cargo_args = if without_services { &args[1..] } else { args };
 
-    install::ensure(&[&BUILD_TOOLS, &PROMTOOL, &POOLER, &BROWSER])?;
+    install::ensure(&[&BUILD_TOOLS, &PROMTOOL, &POOLER, &BROWSER, &PYTHON])?;
+    install::ensure_python_packages(workspace)?;
     let mut test = workspace.cargo();
     test.args(["test", "--workspace", "--no-fail-fast"]).args(cargo_args);
     let guard = if without_services {

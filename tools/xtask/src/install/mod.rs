@@ -2,6 +2,7 @@
 
 mod no_main_cluster;
 mod no_services;
+mod python;
 mod requirements;
 mod root_commands;
 
@@ -15,8 +16,9 @@ use no_main_cluster::NoMainCluster;
 use no_services::NoServices;
 use root_commands::RootCommands;
 
+pub(crate) use python::ensure_python_packages;
 pub(crate) use requirements::{
-    BROWSER, BUILD_TOOLS, JAVA, MAVEN, POOLER, POSTGRES, PROMTOOL, RABBITMQ, REDIS, Requirement,
+    BROWSER, BUILD_TOOLS, JAVA, MAVEN, POOLER, POSTGRES, PROMTOOL, PYTHON, RABBITMQ, REDIS, Requirement,
 };
 
 /// `cargo xtask install`
@@ -24,7 +26,8 @@ pub(crate) fn run(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Xt
     if let Some(arg) = args.first() {
         return Err(XtaskError::Usage(format!("`install` takes no arguments, and was given `{arg}`")));
     }
-    ensure(&[&BUILD_TOOLS, &PROMTOOL, &POOLER, &BROWSER])?;
+    ensure(&[&BUILD_TOOLS, &PROMTOOL, &POOLER, &BROWSER, &PYTHON])?;
+    ensure_python_packages(workspace)?;
     let notes = services::install(workspace)?;
     println!("everything that building and testing need is installed");
     notes.iter().for_each(|note| println!("{note}"));

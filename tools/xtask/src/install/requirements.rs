@@ -100,6 +100,10 @@ pub(crate) const BROWSER: Requirement = Requirement {
     check: browser,
 };
 
+/// Needed to create the environment of the Python packages that tests use.
+pub(crate) const PYTHON: Requirement =
+    Requirement { packages: &["python3-venv"], units: &[], named_by: None, certain: true, check: python };
+
 fn build_tools() -> Result<(), String> {
     let advice = "Fedora: dnf install gcc-c++ make pkgconf openssl-devel; macOS: brew install pkg-config openssl@3";
     for program in ["cc", "c++", "make", "pkg-config"] {
@@ -119,6 +123,16 @@ fn build_tools() -> Result<(), String> {
 fn browser() -> Result<(), String> {
     there("chromium", "Install Chromium")?;
     there("chromedriver", "Install the ChromeDriver of the same version as Chromium")
+}
+
+/// Debian's python3 lacks the modules that create an environment until their package is installed.
+fn python() -> Result<(), String> {
+    let mut probe = Command::new("python3");
+    probe.args(["-c", "import ensurepip, venv"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    if probe.status().is_ok_and(|status| status.success()) {
+        return Ok(());
+    }
+    Err("Python 3 with the modules venv and ensurepip is missing. Install Python 3".to_owned())
 }
 
 fn there(program: &str, advice: &str) -> Result<(), String> {

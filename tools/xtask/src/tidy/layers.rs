@@ -12,6 +12,7 @@ const LAYERS: &[&[&str]] = &[
         "onceward-resilience",
         "onceward-supervisor",
         "onceward-money",
+        "onceward-mail",
         "onceward-local-brokers",
         "onceward-local-postgres",
     ],
@@ -22,7 +23,14 @@ const LAYERS: &[&[&str]] = &[
     &["onceward-web"],
     &["onceward"],
     &["onceward-cli"],
-    &["onceward-lending", "onceward-documents", "onceward-webhooks", "onceward-adoption", "onceward-surveys"],
+    &[
+        "onceward-lending",
+        "onceward-documents",
+        "onceward-webhooks",
+        "onceward-adoption",
+        "onceward-surveys",
+        "onceward-crm",
+    ],
     &["onceward-bench", "onceward-browser", "onceward-testkit", "onceward-example-*", "signups"],
     &["onceward-server", "onceward-conformance", "xtask"],
 ];
