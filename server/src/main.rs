@@ -31,6 +31,9 @@ enum Command {
     /// Inspect the ledger
     #[command(subcommand)]
     Ledger(onceward_lending::cli::LedgerCommand),
+    /// Explain a mail, and check what proves it
+    #[command(subcommand)]
+    Crm(onceward_crm::cli::Command),
     /// Receive webhooks on this machine, and list the event types to subscribe to
     #[command(subcommand)]
     Webhooks(onceward_webhooks::cli::Command),
@@ -45,6 +48,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => onceward_bench::main(args),
         Command::Adopt(command) => onceward_adoption::cli::main(&common, SECTIONS, &command),
         Command::Ledger(command) => onceward_lending::cli::main(&common, SECTIONS, &command),
+        Command::Crm(command) => onceward_crm::cli::main(&common, SECTIONS, &command),
         Command::Webhooks(command) => onceward_webhooks::cli::main(&services::webhook_sources(), command),
     }
 }

@@ -4,8 +4,13 @@ use onceward::{Config, Section, Service, config::ConfigError};
 use onceward_webhooks::EventSource;
 
 /// The settings of the services.
-pub const SECTIONS: &[Section] =
-    &[onceward_lending::SECTION, onceward_documents::SECTION, onceward_surveys::SECTION, onceward_webhooks::SECTION];
+pub const SECTIONS: &[Section] = &[
+    onceward_lending::SECTION,
+    onceward_documents::SECTION,
+    onceward_surveys::SECTION,
+    onceward_webhooks::SECTION,
+    onceward_crm::SECTION,
+];
 
 /// Creates all services. Fails if the settings of a section are invalid.
 pub fn services(config: &Config) -> Result<Vec<Service>, ConfigError> {
@@ -15,6 +20,7 @@ pub fn services(config: &Config) -> Result<Vec<Service>, ConfigError> {
         onceward_documents::service(config.section(&onceward_documents::SECTION)?),
         surveys(config)?,
         webhooks(config)?,
+        crm(config)?,
     ])
 }
 
@@ -30,8 +36,15 @@ fn webhooks(config: &Config) -> Result<Service, ConfigError> {
     Ok(onceward_webhooks::service(settings.or_derived_from(&config.auth.secret), webhook_sources()))
 }
 
+/// Artifacts, links and return paths are protected by a key of their own, or by one derived from the platform's.
+fn crm(config: &Config) -> Result<Service, ConfigError> {
+    let settings: onceward_crm::Settings = config.section(&onceward_crm::SECTION)?;
+    Ok(onceward_crm::service(settings.or_derived_from(&config.auth.secret)))
+}
+
 /// Returns the events that tenants can subscribe to with webhooks.
 pub fn webhook_sources() -> Vec<EventSource> {
+    use onceward_crm::topology::NOTIFICATIONS;
     use onceward_lending::topology::exchanges::PAYMENT_EVENTS;
     use onceward_surveys::topology::{ANSWERS, COLLECTORS, QUOTA, SESSIONS};
     vec![
@@ -64,6 +77,11 @@ pub fn webhook_sources() -> Vec<EventSource> {
             "payment.refunded.v1",
             "payment.allocated.v1",
             "payment.suspense_refunded.v1",
+        ]),
+        EventSource::new(NOTIFICATIONS, "crm.email.*.v1").types(&[
+            "crm.email.sent.v1",
+            "crm.email.failed.v1",
+            "crm.email.suppressed.v1",
         ]),
     ]
 }

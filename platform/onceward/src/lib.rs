@@ -109,6 +109,7 @@ pub mod config;
 pub mod connect;
 mod platform;
 pub mod runtime;
+pub mod secrets;
 mod service;
 pub mod slo;
 mod spelling;
@@ -217,7 +218,9 @@ pub use onceward_messaging::{
     consumer::LeaseContext, inbox, measure::PublishCounter, outbox,
 };
 pub use onceward_outbound::{self as outbound, CallError, Destination, Outbound};
-pub use onceward_resilience::{BreakerSettings, BulkheadSettings, RetryBudget, autoscale::PoolSettings};
+pub use onceward_resilience::{
+    AdaptiveLimit, BreakerSettings, BulkheadSettings, LimitRule, RetryBudget, autoscale::PoolSettings,
+};
 pub use onceward_supervisor::Supervisor;
 pub use onceward_topology::{self as topology, Exchange, Queue, RetryPolicy, Schedule, Topology};
 pub use onceward_web::{

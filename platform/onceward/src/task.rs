@@ -5,6 +5,7 @@
 
 use futures_util::{FutureExt, future::BoxFuture};
 use onceward_db::Db;
+use onceward_outbound::Outbound;
 use onceward_supervisor::Supervisor;
 pub use onceward_supervisor::TaskError;
 use std::{future::Future, sync::Arc, time::Duration};
@@ -21,6 +22,8 @@ pub struct TaskContext {
     pub grace: Duration,
     /// Receives failures of work that the task itself starts and retries.
     pub supervisor: Supervisor,
+    /// The destinations that the services declare.
+    pub outbound: Outbound,
 }
 
 type TaskFn = Arc<dyn Fn(TaskContext) -> BoxFuture<'static, Result<(), TaskError>> + Send + Sync>;

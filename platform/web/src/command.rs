@@ -16,7 +16,7 @@ use axum::{
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use onceward_db::{DbError, Tx};
+use onceward_db::{Db, DbError, Tx};
 use onceward_envelope::{CorrelationId, SchemaRegistry};
 use serde::{Serialize, de::DeserializeOwned};
 use std::sync::Arc;
@@ -31,6 +31,7 @@ pub struct Command<B = ()> {
     pub caller: Caller,
     key: Option<ScopedKey>,
     config: Arc<WebConfig>,
+    db: Db,
 }
 
 /// The body of a 202, as `schemas/command.accepted.v1.json` declares it.
@@ -46,9 +47,15 @@ struct Accepted<'a, T> {
 impl<B> Command<B> {
     /// Separates the body from the command, for handlers that need to own it.
     pub fn into_parts(self) -> (B, Command) {
-        let Self { tx, body, caller, key, config } = self;
-        let rest = Command { tx, body: (), caller, key, config };
+        let Self { tx, body, caller, key, config, db } = self;
+        let rest = Command { tx, body: (), caller, key, config, db };
         (body, rest)
+    }
+
+    /// Begins another transaction for the caller, which is committed whatever becomes of the command: to record that it was
+    /// denied, or what must be known before it commits.
+    pub async fn begin_separate(&self) -> Result<Tx, DbError> {
+        self.db.begin(self.caller.scope()).await
     }
 
     /// Returns the id that links everything this command causes.
@@ -206,7 +213,7 @@ impl<B> Command<B> {
         if let Some(key) = &key {
             tx = claim_key(tx, key).await?;
         }
-        Ok(Self { tx, body, caller, key, config: state.config.clone() })
+        Ok(Self { tx, body, caller, key, config: state.config.clone(), db: state.db.clone() })
     }
 }
 

@@ -64,6 +64,16 @@ const CASES: &[AlertCase] = &[
         labels: &[("bus", "rabbitmq")],
     },
     AlertCase {
+        alert: "OncewardBreakerOpen",
+        series: &[
+            (r#"onceward_breaker_state{destination="sms",state="open",instance="a"}"#, "1x40"),
+            (r#"onceward_breaker_state{destination="sms",state="closed",instance="a"}"#, "0x40"),
+            (r#"onceward_breaker_state{destination="hooks",state="open",instance="a"}"#, "1x40"),
+            (r#"onceward_breaker_state{destination="hooks",state="closed",instance="b"}"#, "1x40"),
+        ],
+        labels: &[("destination", "sms")],
+    },
+    AlertCase {
         alert: "OncewardConsumerHeartbeatMissed",
         series: &[
             (r#"loanserve_consumer_lag_seconds{queue="q",instance="a"}"#, "121x40"),
@@ -144,6 +154,32 @@ const CASES: &[AlertCase] = &[
         labels: &[],
     },
     AlertCase {
+        alert: "CrmEmailLate",
+        series: &[
+            (r#"crm_email_objective_total{met="true"}"#, "0+50x40"),
+            (r#"crm_email_objective_total{met="false"}"#, "0+50x40"),
+        ],
+        labels: &[],
+    },
+    AlertCase {
+        alert: "CrmEmailBudgetBurn",
+        series: &[
+            (r#"crm_email_objective_total{met="true"}"#, "0+90x40"),
+            (r#"crm_email_objective_total{met="false"}"#, "0+10x40"),
+        ],
+        labels: &[],
+    },
+    AlertCase {
+        alert: "CrmEmailFailures",
+        series: &[
+            (r#"crm_email_failed_total{error_code="refused"}"#, "0+10x40"),
+            (r#"crm_email_requests_total{class="transactional"}"#, "0+100x40"),
+        ],
+        labels: &[],
+    },
+    AlertCase { alert: "CrmEmailUnknown", series: &[("crm_email_unknown_total", "0x30 1x10")], labels: &[] },
+    AlertCase { alert: "CrmEmailQueueLag", series: &[("crm_email_queue_lag_seconds", "1000x40")], labels: &[] },
+    AlertCase {
         alert: "SurveysQuotaOverfill",
         series: &[(r#"surveys_quota_overfill{instance="a"}"#, "1x40")],
         labels: &[],
@@ -182,6 +218,13 @@ const HEALTHY: &[(&str, &str)] = &[
     (r#"payments_e2e_latency_ms_bucket{le="300000"}"#, "0+96x40"),
     ("payments_e2e_latency_ms_count", "0+100x40"),
     (r#"surveys_quota_overfill{instance="a"}"#, "0x40"),
+    // A quiet night: two late mails of fifteen must wake nobody.
+    (r#"crm_email_objective_total{met="true"}"#, "0x20 13x20"),
+    (r#"crm_email_objective_total{met="false"}"#, "0x20 2x20"),
+    (r#"crm_email_failed_total{error_code="refused"}"#, "0+4x40"),
+    (r#"crm_email_requests_total{class="transactional"}"#, "0+100x40"),
+    ("crm_email_unknown_total", "0x40"),
+    ("crm_email_queue_lag_seconds", "899x40"),
 ];
 
 #[tokio::test]

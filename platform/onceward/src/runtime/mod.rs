@@ -239,13 +239,14 @@ impl ProcessRuntime {
             }
         }
         for task in self.platform.tasks() {
-            let context = TaskContext {
+            let task_context = TaskContext {
                 db: self.db.clone(),
                 stop: self.stop.clone(),
                 grace: self.config.grace(),
                 supervisor: self.supervisor().clone(),
+                outbound: context.outbound.clone(),
             };
-            self.tasks.spawn(task.clone().supervised(context));
+            self.tasks.spawn(task.clone().supervised(task_context));
         }
     }
 

@@ -6,6 +6,7 @@ use onceward_messaging::measure::{
     BUS_BACKLOG_KNOWN, BUS_UP, CONSUMER_LAG_SECONDS, CONSUMER_RUNTIME_MS, CONSUMERS_ONLINE, DEAD_LETTERS,
     DEAD_LETTERS_OPEN, MESSAGES_PROCESSED, QUEUE_DEPTH, RELAY_DEAD, RELAY_PUBLISHED, RELAY_RETRIED,
 };
+use onceward_outbound::{OPEN_SECONDS, STATE};
 
 /// Returns all of them.
 pub fn slos() -> Vec<Slo> {
@@ -17,6 +18,7 @@ pub fn slos() -> Vec<Slo> {
         consumer_runtime(),
         dead_letter_rate(),
         hourly_dead_letter_rate(),
+        open_breakers(),
     ]
 }
 
@@ -117,6 +119,23 @@ fn consumer_heartbeat() -> Slo {
             summary: "A worker process is running, but no consumer of a queue is.",
             runbook: "The log of the process says why its consumer stopped. Restart the process. Messages wait meanwhile and \
                       nothing is lost.",
+        })
+}
+
+fn open_breakers() -> Slo {
+    let breakers = |states: &str| format!("max by (destination) ({STATE}{{state=~\"{states}\"}}) > 0");
+    // One credential or one process that can call is enough: a customer's dead endpoint is the customer's.
+    let expr = format!("{} unless on (destination) {}", breakers("open|isolated"), breakers("closed|half_open"));
+    Slo::new("destinations", "Every system that services call can be called")
+        .record("onceward:breaker_open:ratio1h", format!("max by (destination) (rate({OPEN_SECONDS}[1h]))"))
+        .alert(Alert {
+            alert: "OncewardBreakerOpen",
+            expr,
+            for_s: 600,
+            severity: Severity::Ticket,
+            summary: "Nobody has been able to call a destination for ten minutes; messages that need it wait.",
+            runbook: "`onceward breaker list` shows whether it does not answer or who isolated it, and why. It is called again by \
+                      itself when a probe succeeds; `onceward breaker close` does not wait for the next probe.",
         })
 }
 
