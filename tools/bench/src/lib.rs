@@ -36,6 +36,8 @@ pub enum BenchName {
     Audit,
     /// Payments from intake to `payment.posted.v1`, relative to the bare SQL writes of the same rows
     Payments,
+    /// Mails from the queue to an SMTP server on loopback, relative to the bare client
+    Mail,
     /// Page submits over HTTP that compete for one nearly full quota bucket, with the relay running
     Quota,
     /// All benches, one after the other
@@ -174,6 +176,9 @@ async fn measure(name: BenchName, settings: &BenchSettings) -> anyhow::Result<Be
     }
     if selected(BenchName::Payments) {
         figures.extend(benches::payments::run(settings).await?);
+    }
+    if selected(BenchName::Mail) {
+        figures.extend(benches::mail::run(settings).await?);
     }
     if selected(BenchName::Quota) {
         figures.extend(benches::quota::run(settings).await?);

@@ -22,3 +22,24 @@ pub(crate) const POSTED_SINCE: &str = "SELECT count(*) FROM lending.payment_post
 pub(crate) const E2E_P95_MS: &str = "
     SELECT (1000 * percentile_cont(0.95) WITHIN GROUP (ORDER BY extract(epoch FROM p.posted_at - i.received_at)))::float8
     FROM lending.payment_posting p JOIN lending.payment_intake i USING (tenant_id, payment_id) WHERE i.received_at >= $1";
+/// Saves a template as a tenant's own.
+pub(crate) const INSERT_TEMPLATE: &str =
+    "INSERT INTO crm.template (tenant_id, template_id, mail_class, version) VALUES ($1, $2, 'transactional', 1)";
+pub(crate) const INSERT_TEMPLATE_VERSION: &str = "INSERT INTO crm.template_version
+    (tenant_id, template_id, version, mail_class, delivery, source, sha256)
+    VALUES ($1, $2, 1, 'transactional', 'at_most_once', $3, $4)";
+/// The number of mails that the provider has taken.
+pub(crate) const MAILS_SENT: &str = "SELECT count(*) FROM crm.email WHERE status = 'sent'";
+/// The size of a mail.
+pub(crate) const MAIL_BYTES: &str = "SELECT message_bytes FROM crm.artifact LIMIT 1";
+/// The 99th percentile of the time from request to acceptance, of the latest $1 mails.
+pub(crate) const MAIL_P99_MS: &str =
+    "SELECT percentile_cont(0.99) WITHIN GROUP (ORDER BY extract(epoch FROM settled_at - requested_at) * 1000)::float8
+    FROM (
+        SELECT recipient.settled_at, outbox.created_at AS requested_at
+        FROM crm.email email
+        JOIN crm.email_recipient recipient USING (email_id, tenant_id)
+        JOIN onceward.outbox_messages outbox ON outbox.id = email.event_id
+        ORDER BY email.requested_at DESC
+        LIMIT $1
+    ) latest";
