@@ -14,7 +14,7 @@
 //!
 //! **What is late.** Everything posted for a window after its facts were built: because it is backdated, or because
 //! its transaction began within the window and committed after it. With every tick the ledger is scanned again from an
-//! hour before the end of the last scan (for the reason, see [`commands`]), and each loan's events per window are
+//! hour before the end of the last scan (for the reason, see `commands/mod.rs`), and each loan's events per window are
 //! counted. The ledger only grows, so a different number means that something is new: the window is then reopened for
 //! the affected shards, with the next generation, and so is every later window that has a balance of the same loan. An
 //! old window that was never opened, because nothing had happened in it, is opened then.

@@ -31,7 +31,7 @@ pub struct Accrual {
 }
 
 /// Returns the interest that accrues in `[accrued_to, to)`, one entry per period. Nothing accrues before funding.
-/// `principal` must exclude days on which the status accrues no interest: see [`PrincipalHistory::while_accruing`].
+/// `principal` must exclude days on which the status accrues no interest: see `PrincipalHistory::while_accruing`.
 ///
 /// Zero amounts are omitted; interest is nevertheless accrued up to `to`.
 pub fn accruals(
