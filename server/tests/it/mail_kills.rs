@@ -107,8 +107,12 @@ impl MailDrill {
     /// Waits until every mail is finished. Leases of killed workers end at once instead of after a minute.
     async fn wait_until_finished(&self) {
         eventually("every mail is finished", || async {
-            let expire = "UPDATE onceward.deferred SET due_at = now() WHERE state = 'leased'
-                AND NOT EXISTS (SELECT FROM crm.email_recipient WHERE state = 'handed_over' AND handed_over_at > now() - interval '5 s')";
+            // Workers lock these rows in an order of their own: what they hold is left for the next look.
+            let expire = "UPDATE onceward.deferred SET due_at = now() WHERE ctid = ANY (ARRAY(
+                SELECT ctid FROM onceward.deferred WHERE state = 'leased' AND NOT EXISTS (
+                    SELECT FROM crm.email_recipient
+                    WHERE state = 'handed_over' AND handed_over_at > now() - interval '5 s')
+                FOR UPDATE SKIP LOCKED))";
             self.owner.batch_execute(expire).await.expect("leases can be ended");
             (self.count("SELECT count(*) FROM crm.email WHERE finished_at IS NULL").await == 0).then_some(())
         })

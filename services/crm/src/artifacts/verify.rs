@@ -56,9 +56,11 @@ pub(crate) async fn check_artifact(
         is_verified: false,
         differences: Vec::new(),
     };
+    // The entry is committed with the result, so a mail that is being handed over has none yet. The state is read first: a
+    // result that is recorded between the two statements is then found with its entry.
+    let is_being_sent = is_being_sent(tx, email_id).await?;
     let audited = audited_manifest(tx, email_id).await?;
-    // The entry is written with the result: while the mail is being handed over there is none yet.
-    let is_pending = audited.is_none() && is_being_sent(tx, email_id).await?;
+    let is_pending = audited.is_none() && is_being_sent;
     if !is_pending && audited.as_deref() != Some(row.manifest_sha256.as_str()) {
         check.differences.push("no audit entry of this mail names this manifest".to_owned());
     }
