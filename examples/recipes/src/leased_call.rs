@@ -89,7 +89,7 @@ impl LeasedHandler for ChargeHandler {
         Ok(lease.call(PROVIDER, received)?.run(|_| call).await?)
     }
 
-    async fn record(&self, tx: &mut Tx, received: &Message<'_>, done: Receipt) -> Result<(), Failure> {
+    async fn record(&self, tx: &mut Tx, received: &Message<'_>, done: &Receipt) -> Result<(), Failure> {
         let tenant = received.envelope.tenant_id.as_str();
         Ok(tx.execute(INSERT, &[&tenant, &received.event.order_id, &done.reference]).await.map(drop)?)
     }

@@ -80,7 +80,7 @@ pub trait LeasedHandler: Send + Sync {
     /// The event type it handles.
     type Event: Event;
     /// The result of the call.
-    type Work: Send;
+    type Work: Send + Sync;
 
     /// Performs the external call. It may be repeated after a crash: pass on `received.envelope.idempotency_key`.
     fn perform(
@@ -89,12 +89,13 @@ pub trait LeasedHandler: Send + Sync {
         received: &Received<'_, Self::Event>,
     ) -> impl Future<Output = Result<Self::Work, Failure>> + Send;
 
-    /// Records the result in the transaction that settles the message.
+    /// Records the result in the transaction that settles the message. Results that wait at the same time share that
+    /// transaction. If it fails, this is called again for each of them, so everything it does belongs into `tx`.
     fn record(
         &self,
         tx: &mut Tx,
         received: &Received<'_, Self::Event>,
-        work: Self::Work,
+        work: &Self::Work,
     ) -> impl Future<Output = Result<(), Failure>> + Send;
 }
 
@@ -235,17 +236,20 @@ impl<H: BatchHandler> ErasedHandler for TypedBatchHandler<H> {
     }
 }
 
+/// The result of a leased call, of the handler's own type.
+pub(crate) type LeasedWork = Box<dyn Any + Send + Sync>;
+
 pub(crate) trait ErasedLeasedHandler: Send + Sync {
     fn perform<'a>(
         &'a self,
         context: &'a LeaseContext,
         delivery: &'a Delivery,
-    ) -> BoxFuture<'a, Result<Box<dyn Any + Send>, Failure>>;
+    ) -> BoxFuture<'a, Result<LeasedWork, Failure>>;
     fn record<'a>(
         &'a self,
         tx: &'a mut Tx,
         delivery: &'a Delivery,
-        work: Box<dyn Any + Send>,
+        work: &'a LeasedWork,
     ) -> BoxFuture<'a, Result<(), Failure>>;
 }
 
@@ -259,11 +263,11 @@ where
         &'a self,
         context: &'a LeaseContext,
         delivery: &'a Delivery,
-    ) -> BoxFuture<'a, Result<Box<dyn Any + Send>, Failure>> {
+    ) -> BoxFuture<'a, Result<LeasedWork, Failure>> {
         Box::pin(async move {
             let received = decode(delivery)?;
             let work = self.0.perform(context, &received).await?;
-            Ok(Box::new(work) as Box<dyn Any + Send>)
+            Ok(Box::new(work) as LeasedWork)
         })
     }
 
@@ -271,11 +275,11 @@ where
         &'a self,
         tx: &'a mut Tx,
         delivery: &'a Delivery,
-        work: Box<dyn Any + Send>,
+        work: &'a LeasedWork,
     ) -> BoxFuture<'a, Result<(), Failure>> {
         Box::pin(async move {
             let received = decode(delivery)?;
-            let work = *work.downcast::<H::Work>().expect("a handler records the work that it performed");
+            let work = work.downcast_ref::<H::Work>().expect("a handler records the work that it performed");
             self.0.record(tx, &received, work).await
         })
     }

@@ -5,6 +5,7 @@ use super::{
     engine::{ConsumerEngine, SettlementCounts, guarded, message_span, scope_of},
     handler::{ErasedLeasedHandler, LeaseContext},
     held_leases::{HeldLeases, LeaseGuard},
+    result_recorder::{FinishedCall, RecordOutcome, ResultRecorder},
     run::{IDLE_WAIT, WorkerContext, task_name},
 };
 use crate::{Failure, backoff::Backoff, measure, outbox};
@@ -36,6 +37,7 @@ pub(crate) async fn run(
     // alive that no task works on.
     let mut heartbeat = JoinSet::new();
     heartbeat.spawn(keep_heartbeat_running(held.clone(), reader.clone(), engine.clone(), context.clone()));
+    let recorder = Arc::new(ResultRecorder::new(engine.clone(), reader.clone(), context.db.clone()));
     let permits = Arc::new(Semaphore::new(engine.concurrency().unwrap_or(Semaphore::MAX_PERMITS)));
     let mut tasks = JoinSet::new();
     let mut backoff = Backoff::default();
@@ -63,12 +65,17 @@ pub(crate) async fn run(
                     let token = context.hand_back.child_token();
                     let guard = LeaseGuard::new(&held, leased.lease, token.clone());
                     let alone = leased.alone;
-                    let task = LeasedTask { engine: engine.clone(), reader: reader.clone(), context: context.clone() };
+                    let task = LeasedTask {
+                        engine: engine.clone(),
+                        reader: reader.clone(),
+                        recorder: recorder.clone(),
+                        context: context.clone(),
+                    };
                     if alone {
                         while tasks.join_next().await.is_some() {}
                     }
                     tasks.spawn(async move {
-                        task.run(leased, token).await;
+                        task.run(Arc::new(leased), token).await;
                         drop((guard, capacity));
                     });
                     if alone {
@@ -106,11 +113,12 @@ async fn keep_heartbeat_running(
 struct LeasedTask {
     engine: Arc<LeasedEngine>,
     reader: Arc<QueueReader>,
+    recorder: Arc<ResultRecorder>,
     context: WorkerContext,
 }
 
 impl LeasedTask {
-    async fn run(self, leased: LeasedMessage, token: CancellationToken) {
+    async fn run(self, leased: Arc<LeasedMessage>, token: CancellationToken) {
         let work = async {
             if !leased.alone || self.start_alone(&leased).await {
                 self.handle(&leased, token).await;
@@ -140,7 +148,7 @@ impl LeasedTask {
         }
     }
 
-    async fn handle(&self, leased: &LeasedMessage, token: CancellationToken) {
+    async fn handle(&self, leased: &Arc<LeasedMessage>, token: CancellationToken) {
         let (engine, delivery) = (&self.engine, &leased.delivery);
         let settled = match check(engine.as_ref(), delivery, engine.clock.now()) {
             Err(settlement) => {
@@ -169,7 +177,7 @@ impl LeasedTask {
     /// Calls the handler and settles the message. Returns `false` if the lease was lost.
     async fn perform(
         &self,
-        leased: &LeasedMessage,
+        leased: &Arc<LeasedMessage>,
         handler: &Arc<dyn ErasedLeasedHandler>,
         token: CancellationToken,
     ) -> Result<bool, BusError> {
@@ -194,19 +202,16 @@ impl LeasedTask {
                 return self.settle(leased, settlement, started.elapsed()).await;
             }
         };
-        let mut tx = self.context.db.begin(scope).await?;
-        if !self.reader.settle_lease(&mut tx, leased, Settlement::Done).await? {
-            return Ok(false);
-        }
-        match guarded(handler.record(&mut tx, delivery, work), engine.options.timeout).await {
-            Ok(()) => {
-                tx.commit().await?;
+        let span = tracing::Span::current();
+        let call = FinishedCall { leased: leased.clone(), handler: handler.clone(), work, scope, span };
+        match self.recorder.record(call).await? {
+            RecordOutcome::Recorded => {
                 let counts = SettlementCounts::of([&engine.settlement(delivery, Ok(()))]);
                 engine.report(&counts, started.elapsed());
                 Ok(true)
             }
-            Err(failure) => {
-                tx.rollback().await?;
+            RecordOutcome::LeaseLost => Ok(false),
+            RecordOutcome::Failed(failure) => {
                 self.settle(leased, engine.settlement(delivery, Err(failure)), started.elapsed()).await
             }
         }

@@ -8,6 +8,7 @@ mod held_leases;
 mod leased;
 mod options;
 mod pools;
+mod result_recorder;
 mod retries;
 pub(crate) mod run;
 mod slots;

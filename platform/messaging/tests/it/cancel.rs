@@ -205,7 +205,7 @@ impl LeasedHandler for Gated {
         Ok(())
     }
 
-    async fn record(&self, tx: &mut Tx, received: &Received<'_, Self::Event>, (): ()) -> Result<(), Failure> {
+    async fn record(&self, tx: &mut Tx, received: &Received<'_, Self::Event>, (): &()) -> Result<(), Failure> {
         crate::support::write_effect(tx, &crate::support::HandlerCall::of(received, &received.event)).await
     }
 }

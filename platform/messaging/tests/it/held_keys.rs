@@ -323,7 +323,7 @@ impl LeasedHandler for ExternalCall {
         }
     }
 
-    async fn record(&self, tx: &mut Tx, received: &Received<'_, Job>, (): ()) -> Result<(), Failure> {
+    async fn record(&self, tx: &mut Tx, received: &Received<'_, Job>, (): &()) -> Result<(), Failure> {
         write_effect(tx, &HandlerCall::of(received, &received.event)).await
     }
 }

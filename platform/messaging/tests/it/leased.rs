@@ -48,9 +48,9 @@ impl LeasedHandler for ExternalCall {
         }
     }
 
-    async fn record(&self, tx: &mut Tx, received: &Received<'_, Job>, work: String) -> Result<(), Failure> {
+    async fn record(&self, tx: &mut Tx, received: &Received<'_, Job>, work: &String) -> Result<(), Failure> {
         self.recorded.fetch_add(1, Ordering::SeqCst);
-        let seen = HandlerCall { name: work, ..HandlerCall::of(received, &received.event) };
+        let seen = HandlerCall { name: work.clone(), ..HandlerCall::of(received, &received.event) };
         write_effect(tx, &seen).await
     }
 }

@@ -42,7 +42,7 @@ impl LeasedHandler for CountingHandler {
         Ok(())
     }
 
-    async fn record(&self, tx: &mut Tx, received: &Received<'_, Job>, _work: ()) -> Result<(), Failure> {
+    async fn record(&self, tx: &mut Tx, received: &Received<'_, Job>, (): &()) -> Result<(), Failure> {
         write_effect(tx, &HandlerCall::of(received, &received.event)).await
     }
 }

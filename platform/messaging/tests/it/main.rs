@@ -16,6 +16,7 @@ mod isolation;
 mod keys;
 mod late;
 mod leased;
+mod leased_results;
 mod lost_leases;
 mod order;
 mod outage_drill;

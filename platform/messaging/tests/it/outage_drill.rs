@@ -63,7 +63,7 @@ impl LeasedHandler for SmsHandler {
         Ok(())
     }
 
-    async fn record(&self, tx: &mut Tx, received: &Received<'_, Job>, (): ()) -> Result<(), Failure> {
+    async fn record(&self, tx: &mut Tx, received: &Received<'_, Job>, (): &()) -> Result<(), Failure> {
         write_effect(tx, &HandlerCall::of(received, &received.event)).await
     }
 }

@@ -37,7 +37,7 @@ impl LeasedHandler for SmsHandler {
         Ok(lease.call(SMS, received)?.run(|_| call).await?)
     }
 
-    async fn record(&self, tx: &mut Tx, received: &Received<'_, Job>, (): ()) -> Result<(), Failure> {
+    async fn record(&self, tx: &mut Tx, received: &Received<'_, Job>, (): &()) -> Result<(), Failure> {
         write_effect(tx, &HandlerCall::of(received, &received.event)).await
     }
 }

@@ -89,9 +89,14 @@ impl CrmKeys {
     /// Returns the data key with this id, which is created on first use, or `None` if it was forgotten.
     pub(crate) async fn data_key(&self, tx: &Tx, key_id: Uuid) -> Result<Option<DataKey>, CrmError> {
         let context = data_key_context(tx.tenant()?, key_id);
-        if store::keys::data_key(tx, key_id).await?.is_none() {
-            let sealed = self.sealing.seal(&context, &rand::random::<[u8; KEY_BYTES]>())?;
-            store::keys::insert_data_key(tx, key_id, &sealed).await?;
+        match store::keys::data_key(tx, key_id).await? {
+            Some(Some(sealed)) => return Ok(Some(DataKey::new(&self.open_key(&context, &sealed)?))),
+            Some(None) => return Ok(None),
+            None => {}
+        }
+        let key = rand::random::<[u8; KEY_BYTES]>();
+        if store::keys::insert_data_key(tx, key_id, &self.sealing.seal(&context, &key)?).await? {
+            return Ok(Some(DataKey::new(&key)));
         }
         self.existing_data_key(tx, key_id).await
     }

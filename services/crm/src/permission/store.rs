@@ -1,6 +1,7 @@
 //! Loads what is known about recipients, by their address hashes and contacts.
 
 use super::RecipientFacts;
+use futures_util::try_join;
 use onceward::{DbError, Tx};
 use onceward_mail::class::MailClass;
 use std::collections::HashMap;
@@ -34,16 +35,22 @@ pub(crate) async fn facts_of(
     contact_id: Option<Uuid>,
     hashes: &[Vec<u8>],
 ) -> Result<Vec<RecipientFacts>, DbError> {
+    // Independent queries are sent together, in one round trip.
+    let (found, suppressed, stopped) = try_join!(
+        async { tx.query(CONTACTS, &[&hashes]).await },
+        async { tx.query(SUPPRESSIONS, &[&hashes]).await },
+        async { tx.query_opt(CLASS_STOP, &[&class.as_str()]).await },
+    )?;
     let mut contacts: HashMap<Vec<u8>, Vec<Uuid>> = HashMap::new();
-    for row in tx.query(CONTACTS, &[&hashes]).await? {
+    for row in found {
         contacts.entry(row.get(0)).or_default().push(row.get(1));
     }
-    let of_contacts = contact_facts(tx, class, contact_id, &contacts).await?;
     let mut suppressions: HashMap<Vec<u8>, Vec<(String, String)>> = HashMap::new();
-    for row in tx.query(SUPPRESSIONS, &[&hashes]).await? {
+    for row in suppressed {
         suppressions.entry(row.get(0)).or_default().push((row.get(1), row.get(2)));
     }
-    let class_stop: Option<String> = tx.query_opt(CLASS_STOP, &[&class.as_str()]).await?.map(|row| row.get(0));
+    let class_stop: Option<String> = stopped.map(|row| row.get(0));
+    let of_contacts = contact_facts(tx, class, contact_id, &contacts).await?;
     let of_recipient = |hash: &Vec<u8>| {
         let mut facts = RecipientFacts {
             suppressions: suppressions.remove(hash).unwrap_or_default(),
@@ -73,16 +80,23 @@ async fn contact_facts(
     if ids.is_empty() {
         return Ok(known);
     }
-    for row in tx.query(ERASED, &[&ids]).await? {
+    let class = class.as_str();
+    let (erased, do_not_contact, rules, consents) = try_join!(
+        async { tx.query(ERASED, &[&ids]).await },
+        async { tx.query(DO_NOT_CONTACT, &[&ids, &class]).await },
+        async { tx.query(RULES, &[&ids, &class]).await },
+        async { tx.query(CONSENT, &[&ids, &class]).await },
+    )?;
+    for row in erased {
         known.entry(row.get(0)).or_default().is_erased = true;
     }
-    for row in tx.query(DO_NOT_CONTACT, &[&ids, &class.as_str()]).await? {
+    for row in do_not_contact {
         known.entry(row.get(0)).or_default().do_not_contact.push((row.get(1), row.get(2)));
     }
-    for row in tx.query(RULES, &[&ids, &class.as_str()]).await? {
+    for row in rules {
         known.entry(row.get(0)).or_default().rule = Some((row.get(1), row.get(2), row.get(3)));
     }
-    for row in tx.query(CONSENT, &[&ids, &class.as_str()]).await? {
+    for row in consents {
         known.entry(row.get(0)).or_default().has_consent = row.get(1);
     }
     Ok(known)

@@ -119,8 +119,8 @@ impl LeasedHandler for SendHandler {
         Err(self.stop(lease, received, &run, Failure::transient("the mail has more recipients than expected")).await)
     }
 
-    async fn record(&self, tx: &mut Tx, received: &Message<'_>, run: SendRun) -> Result<(), Failure> {
-        Ok(record_run(tx, received, &run).await?)
+    async fn record(&self, tx: &mut Tx, received: &Message<'_>, run: &SendRun) -> Result<(), Failure> {
+        Ok(record_run(tx, received, run).await?)
     }
 }
 

@@ -11,6 +11,7 @@ use crate::{
     events::{EmailFailed, EmailRequested, EmailSent, EmailSuppressed},
     measure,
 };
+use futures_util::{future::try_join_all, try_join};
 use jiff::Timestamp;
 use onceward::{Received, Tx, outbox};
 use serde_json::{Value, json};
@@ -27,12 +28,11 @@ pub(super) async fn record_run(
     if run.plan.is_none() {
         return Ok(());
     }
-    for result in &run.results {
-        store::settle(tx, run.email_id, &bounded(result)).await?;
-    }
-    for attempt in &run.attempts {
-        store::insert_attempt(tx, run.email_id, attempt).await?;
-    }
+    let (results, written): (Vec<_>, &Tx) = (run.results.iter().map(bounded).collect(), tx);
+    try_join!(
+        try_join_all(results.iter().map(|result| store::settle(written, run.email_id, result))),
+        try_join_all(run.attempts.iter().map(|attempt| store::insert_attempt(written, run.email_id, attempt))),
+    )?;
     let failure = FailureSummary::of(run);
     update_email(tx, run, failure.as_ref()).await?;
     publish_sent(tx, received, run).await?;

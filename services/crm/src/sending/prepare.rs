@@ -15,7 +15,7 @@ use crate::{
     state::CrmState,
     templates::StoredTemplate,
 };
-use futures_util::future::try_join_all;
+use futures_util::{future::try_join_all, try_join};
 use onceward::{Received, Tx};
 use onceward_mail::{attachment::CheckedAttachment, dkim, message::MailMessage, template::RenderedMail};
 use serde_json::{Map, Value, json};
@@ -64,7 +64,16 @@ pub(super) async fn prepare(
     input: &PrepareInput<'_>,
 ) -> Result<PreparedMail, PrepareError> {
     let erased = || PrepareError::Permanent("the contact was erased".to_owned());
-    if let Some(artifact) = find_artifact(tx, input.email_id).await? {
+    let no_sender = || {
+        PrepareError::Permanent("no sender is set: PUT /api/crm/senders/{domain}, or set crm.sender_address".to_owned())
+    };
+    let key_id = input.email.contact_id.unwrap_or(input.email_id);
+    let (artifact, key, sender) = try_join!(
+        async { find_artifact(tx, input.email_id).await.map_err(CrmError::from) },
+        state.keys.data_key(tx, key_id),
+        sender_for(tx, &state.keys, &state.settings),
+    )?;
+    if let Some(artifact) = artifact {
         let key = state.keys.existing_data_key(tx, artifact.key_id).await?.ok_or_else(erased)?;
         let name = ObjectName::with_hash(tx.tenant()?, input.email_id, "message", artifact.message_sha256);
         let domain = artifact.message_id.trim_end_matches('>').rsplit_once('@').map_or("", |(_, domain)| domain);
@@ -75,12 +84,7 @@ pub(super) async fn prepare(
             return_path_domain: return_path_domain(state, domain),
         });
     }
-    let key_id = input.email.contact_id.unwrap_or(input.email_id);
-    let key = state.keys.data_key(tx, key_id).await?.ok_or_else(erased)?;
-    let no_sender = || {
-        PrepareError::Permanent("no sender is set: PUT /api/crm/senders/{domain}, or set crm.sender_address".to_owned())
-    };
-    let sender = sender_for(tx, &state.keys, &state.settings).await?.ok_or_else(no_sender)?;
+    let (key, sender) = (key.ok_or_else(erased)?, sender.ok_or_else(no_sender)?);
     let rendered = render(state, input)?;
     let attachments = attachments(tx, state, input, &key).await?;
     let message = compose(state, input, &sender, &rendered, attachments.clone())?;

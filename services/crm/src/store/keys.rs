@@ -32,10 +32,10 @@ pub(crate) async fn data_key(tx: &Tx, key_id: Uuid) -> Result<Option<Option<Seal
     }))
 }
 
-/// Stores a data key, unless another transaction was faster.
-pub(crate) async fn insert_data_key(tx: &Tx, key_id: Uuid, key: &SealedBytes) -> Result<(), DbError> {
-    tx.execute(INSERT_DATA_KEY, &[&tx.tenant()?.as_str(), &key_id, &key.key_id, &key.bytes]).await?;
-    Ok(())
+/// Stores a data key. Returns `false` if another transaction was faster.
+pub(crate) async fn insert_data_key(tx: &Tx, key_id: Uuid, key: &SealedBytes) -> Result<bool, DbError> {
+    let inserted = tx.execute(INSERT_DATA_KEY, &[&tx.tenant()?.as_str(), &key_id, &key.key_id, &key.bytes]).await?;
+    Ok(inserted == 1)
 }
 
 /// Forgets a data key. Returns whether there was one.

@@ -162,8 +162,8 @@ impl LeasedHandler for CallHandler {
         Ok(format!("{} done", received.event.0.name))
     }
 
-    async fn record(&self, tx: &mut Tx, received: &Received<'_, Call>, work: String) -> Result<(), Failure> {
-        Ok(store::write_effect(tx, CALLS, &work, received.event.0.number, received).await?)
+    async fn record(&self, tx: &mut Tx, received: &Received<'_, Call>, work: &String) -> Result<(), Failure> {
+        Ok(store::write_effect(tx, CALLS, work, received.event.0.number, received).await?)
     }
 }
 
