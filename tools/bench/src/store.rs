@@ -28,6 +28,11 @@ pub(crate) const INSERT_TEMPLATE: &str =
 pub(crate) const INSERT_TEMPLATE_VERSION: &str = "INSERT INTO crm.template_version
     (tenant_id, template_id, version, mail_class, delivery, source, sha256)
     VALUES ($1, $2, 1, 'transactional', 'at_most_once', $3, $4)";
+/// The smallest record of mails that are sent at most once.
+pub(crate) const CREATE_BARE_MAIL: &str =
+    "CREATE TABLE public.bare_mail (id uuid PRIMARY KEY, is_sent boolean NOT NULL DEFAULT false)";
+pub(crate) const HAND_OVER_BARE_MAIL: &str = "INSERT INTO public.bare_mail (id) VALUES ($1)";
+pub(crate) const SETTLE_BARE_MAIL: &str = "UPDATE public.bare_mail SET is_sent = true WHERE id = $1";
 /// The number of mails that the provider has taken.
 pub(crate) const MAILS_SENT: &str = "SELECT count(*) FROM crm.email WHERE status = 'sent'";
 /// The size of a mail.

@@ -1,6 +1,8 @@
 //! Mails from the queue to an SMTP server on loopback, relative to the bare client with the same mail and as many
-//! connections; and the time from request to acceptance at 100 mails per second.
+//! connections, once from memory and once with the two commits that sending at most once needs; and the time from request to
+//! acceptance at 100 mails per second.
 
+mod bare_client;
 mod smtp_sink;
 
 use crate::{
@@ -10,19 +12,13 @@ use crate::{
     server::{Bench, PlatformInstance},
     store,
 };
+use bare_client::BareClient;
 use onceward::{NewMessage, broker::BusKind, outbox};
 use onceward_crm::Settings;
-use onceward_mail::{
-    address::EmailAddress,
-    smtp::{SmtpClient, SmtpSecurity, SmtpSettings},
-    template::ready_templates,
-};
+use onceward_mail::template::ready_templates;
 use serde_json::json;
 use smtp_sink::SmtpSink;
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 use tokio_postgres::Client;
 use uuid::Uuid;
 
@@ -30,6 +26,8 @@ const MAILS: u64 = 5_000;
 /// The load of the latency measurement, and the bar for its 99th percentile.
 const MAILS_PER_SECOND: u64 = 100;
 const P99_MS: f64 = 1_000.0;
+/// Mails that are prepared or recorded while others are being sent.
+const IN_FLIGHT_PER_CONNECTION: usize = 4;
 const READY_TEMPLATE: &str = "lending/welcome";
 const TEMPLATE: &str = "welcome";
 const TIMEOUT: Duration = Duration::from_secs(600);
@@ -46,7 +44,7 @@ pub(crate) async fn run(settings: &BenchSettings) -> anyhow::Result<Vec<Figure>>
         smtp_port: sink.port,
         smtp_tls: "none".to_owned(),
         smtp_connections: settings.clients(),
-        concurrency: settings.clients(),
+        concurrency: settings.clients() * IN_FLIGHT_PER_CONNECTION,
         objects: folder.display().to_string(),
         sender_address: "servicing@lender.example".to_owned(),
         ..Settings::default().or_derived_from("a secret of the bench that is long enough")
@@ -67,17 +65,20 @@ pub(crate) async fn run(settings: &BenchSettings) -> anyhow::Result<Vec<Figure>>
     anyhow::ensure!(sink.received() == count, "the server received {} of {count} mails", sink.received());
 
     progress.report(format!("{rate:.0} mails/s; measuring the bare client"));
-    let message = message_of_equal_size(&owner).await?;
-    let limit = bare_client_rate(&sink, settings.clients(), count, message).await?;
+    let client = BareClient::new(&sink, settings.clients(), message_of_equal_size(&owner).await?)?;
+    let limit = client.rate_from_memory(count).await?;
+    progress.report(format!("{limit:.0} mails/s; the same with a commit before and after each mail"));
+    let committing_limit = client.rate_with_commits(&bench, count).await?;
 
     let time = Duration::from_secs(settings.seconds.unwrap_or(8));
-    progress.report(format!("{limit:.0} mails/s; {MAILS_PER_SECOND} mails per second"));
+    progress.report(format!("{committing_limit:.0} mails/s; {MAILS_PER_SECOND} mails per second"));
     let p99_ms = p99_at_a_steady_rate(&instance, &owner, count, time).await?;
     instance.stop().await;
     bench.shut_down().await?;
     let _ = std::fs::remove_dir_all(folder);
     Ok(vec![
         Figure::at_least("mail", bus.name(), rate, "mails/s", limit, 0.7),
+        Figure::at_least("mail", "with_commits", rate, "mails/s", committing_limit, 0.7),
         Figure::at_most("mail", "p99_at_100_a_second", p99_ms, "ms", P99_MS),
     ])
 }
@@ -143,32 +144,6 @@ async fn message_of_equal_size(owner: &Client) -> anyhow::Result<Vec<u8>> {
         message.extend_from_slice(line);
     }
     Ok(message)
-}
-
-/// Sends `count` mails from memory with one task per connection.
-async fn bare_client_rate(sink: &SmtpSink, clients: usize, count: u64, message: Vec<u8>) -> anyhow::Result<f64> {
-    let mut smtp = SmtpSettings::new("127.0.0.1", sink.port, SmtpSecurity::None);
-    smtp.max_connections = clients;
-    let (client, message) = (Arc::new(SmtpClient::new(smtp)?), Arc::new(message));
-    let (before, started) = (sink.received(), Instant::now());
-    let mut tasks = tokio::task::JoinSet::new();
-    for task in 0..clients as u64 {
-        let (client, message) = (client.clone(), message.clone());
-        let share = count / clients as u64 + u64::from(task < count % clients as u64);
-        tasks.spawn(async move {
-            let recipient = EmailAddress::parse("borrower@example.org")?;
-            for _ in 0..share {
-                client.send("bounce@lender.example", &recipient, &message).await;
-            }
-            anyhow::Ok(())
-        });
-    }
-    while let Some(ended) = tasks.join_next().await {
-        ended??;
-    }
-    let sent = sink.received() - before;
-    anyhow::ensure!(sent == count, "the bare client delivered {sent} of {count} mails");
-    Ok(count as f64 / started.elapsed().as_secs_f64())
 }
 
 /// Requests mails at a steady rate. Returns the 99th percentile of the time from request to acceptance.
