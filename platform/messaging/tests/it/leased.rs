@@ -219,7 +219,7 @@ async fn calls_that_exceed_the_grace_period_are_returned_without_counting_an_att
     let services = vec![service(one_lane(), consumer(outside).concurrency(10).lease(Duration::from_secs(3600)))];
     let assembled = Platform::assemble(services).expect("the services are assembled");
     let database = TestDb::for_platform(&assembled).await;
-    let platform = TestPlatform::with_config(database, assembled, |config| config.shutdown.grace_ms = 400);
+    let platform = TestPlatform::with_config(database, assembled, |config| config.shutdown.grace_ms = 4_000);
     let owner = platform.database().owner().await;
     let (mut stopping, stop) = platform.another_instance();
     stopping.run_consumers();
