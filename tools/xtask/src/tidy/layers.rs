@@ -18,7 +18,7 @@ const LAYERS: &[&[&str]] = &[
     ],
     &["onceward-db"],
     &["onceward-broker", "onceward-ledger", "onceward-audit", "onceward-outbound"],
-    &["onceward-broker-*", "onceward-message-log"],
+    &["onceward-broker-*", "onceward-message-log", "onceward-rollout"],
     &["onceward-messaging"],
     &["onceward-web"],
     &["onceward"],
