@@ -71,7 +71,8 @@ pub(super) async fn prepare(
     let (artifact, key, sender) = try_join!(
         async { find_artifact(tx, input.email_id).await.map_err(CrmError::from) },
         state.keys.data_key(tx, key_id),
-        sender_for(tx, &state.keys, &state.settings),
+        // A mail that was rendered before needs no sender, so an error counts only below.
+        async { Ok::<_, CrmError>(sender_for(tx, &state.keys, &state.settings).await) },
     )?;
     if let Some(artifact) = artifact {
         let key = state.keys.existing_data_key(tx, artifact.key_id).await?.ok_or_else(erased)?;
@@ -84,7 +85,7 @@ pub(super) async fn prepare(
             return_path_domain: return_path_domain(state, domain),
         });
     }
-    let (key, sender) = (key.ok_or_else(erased)?, sender.ok_or_else(no_sender)?);
+    let (key, sender) = (key.ok_or_else(erased)?, sender?.ok_or_else(no_sender)?);
     let rendered = render(state, input)?;
     let attachments = attachments(tx, state, input, &key).await?;
     let message = compose(state, input, &sender, &rendered, attachments.clone())?;
